@@ -1,0 +1,37 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: demo test test-all check bench evidence clean
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet "torch>=2.6,<2.14"
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	@touch $@
+
+demo: $(STAMP)  ## attack bundled records under several protections; prints where the picture is
+	$(BIN)/python examples/demo.py
+
+test: $(STAMP)  ## the fast tests: at most 8 minutes on two cores
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+test-all: $(STAMP)  ## every test, the slow ones too
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(STAMP)  ## ruff, mypy strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)  ## our solver against two one-image-at-a-time loops
+	$(BIN)/python -m benchmarks
+
+evidence: $(STAMP)  ## measure every claim; writes docs/evidence.md (resumable)
+	$(BIN)/python -m evidence
+
+clean:
+	rm -rf .venv build dist demo-output .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,193 @@
+"""The words of the design as types and Protocols. Nothing here computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from leakgauge.errors import DataError
+
+Tree = Mapping[str, Tensor]
+"""Named tensors: parameters, an update, an observed update, a mask."""
+
+Side = Mapping[str, Tree]
+"""The nuisances of a release by name (``mask``, ``threshold`` …); in a chain by ``<part>.<name>``."""
+
+Kind = Literal["image", "table", "tokens"]
+Labels = Literal["known", "inferred", "joint"]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What kind of thing a record is: its kind, the shape of x, the number of classes.
+
+    Images live in [0, 1] at every API edge; tables and tokens have no box.
+    """
+
+    kind: Kind
+    shape: tuple[int, ...]
+    classes: int
+
+    @property
+    def box(self) -> tuple[float, float] | None:
+        return (0.0, 1.0) if self.kind == "image" else None
+
+    @property
+    def size(self) -> int:
+        """The number of unknown entries of one x."""
+        return int(torch.Size(self.shape).numel())
+
+
+@dataclass(frozen=True)
+class Records:
+    """Private examples ``(x, y)``: inputs ``[n, …]`` and labels ``[n]``, with their domain."""
+
+    inputs: Tensor
+    labels: Tensor
+    domain: Domain
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.labels):
+            raise DataError(
+                f"{len(self.inputs)} inputs but {len(self.labels)} labels",
+                where="Records",
+                remedy="give one label per input",
+            )
+        if tuple(self.inputs.shape[1:]) != self.domain.shape:
+            raise DataError(
+                f"inputs have shape {tuple(self.inputs.shape[1:])}, the domain says {self.domain.shape}",
+                where="Records",
+                remedy="give inputs as [n, *domain.shape]",
+            )
+        if len(self.labels) and not (
+            0 <= int(self.labels.min()) and int(self.labels.max()) < self.domain.classes
+        ):
+            raise DataError(
+                f"labels span {int(self.labels.min())}..{int(self.labels.max())}",
+                where="Records",
+                remedy=f"labels must lie in 0..{self.domain.classes - 1}",
+            )
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, index: slice | Sequence[int] | Tensor) -> Records:
+        where = index if isinstance(index, slice | Tensor) else torch.as_tensor(index)
+        return Records(self.inputs[where], self.labels[where], self.domain)
+
+    def batches(self, size: int) -> Iterator[Records]:
+        """Consecutive groups of ``size`` records; a smaller remainder is left out."""
+        for start in range(0, len(self) - size + 1, size):
+            yield self[start : start + size]
+
+
+class Context(Protocol):
+    """What an update-stage defense may ask of the client, without importing models."""
+
+    def per_example(self) -> Tree:
+        """The update of every example of the batch alone, ``[B, …]``."""
+
+    def representation(self, layer: str) -> Tensor:
+        """The input of ``layer`` for the batch, ``[B, features]``."""
+
+    def representation_of(self, layer: str) -> Callable[[Tensor], Tensor]:
+        """The map from the batch's inputs to ``representation(layer)``, for jvp and vjp."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """What an update-stage part lets out, and the nuisances it drew or computed."""
+
+    observed: dict[str, Tensor]
+    side: dict[str, Tree] = field(default_factory=dict)
+
+
+class Updates(Protocol):
+    """The updates of N candidates, tensor by tensor, without saying how they are stored.
+
+    Likelihoods are written in these verbs, so that they read the same for materialised updates and
+    for the ghost path, which never forms them. ``observed`` and ``others`` are trees ``[M, …]``,
+    one row per observation; each of the N candidates knows the row it belongs to.
+    Everything returned is per candidate and per tensor, ``[N, L]``, in the order of ``names``.
+    """
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    def square(self) -> Tensor:
+        """``‖u‖²``."""
+
+    def dot(self, observed: Tree) -> Tensor:
+        """``⟨u, o⟩``."""
+
+    def distance(self, observed: Tree) -> Tensor:
+        """``‖u − o‖²``, from the residual itself (no cancellation)."""
+
+    def entries(self, fn: Callable[..., Tensor], *others: Tree) -> Tensor:
+        """``Σ fn(u_e, other_e, …)`` over the entries of each tensor."""
+
+    def scaled(self, factor: Tensor) -> Updates:
+        """``s·u`` with ``s`` of shape ``[N]`` or ``[N, L]``."""
+
+    def mapped(self, fn: Callable[..., Tensor], *others: Tree) -> Updates:
+        """``fn(u_e, other_e, …)`` entry by entry."""
+
+    def only(self, names: Sequence[str]) -> Updates:
+        """The same updates with the other tensors left out."""
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """An update-stage part: a frozen value with two verbs."""
+
+    nuisances: tuple[str, ...]
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        """Draw what leaves the client."""
+
+    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
+        """``log p(observed | update)`` of N candidates, ``[N]``; ``side`` holds what was granted."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The adversary's current guess for N problems: inputs ``[N, B, …]``, labels ``[N, B]`` or
+    ``[N, B, classes]`` (probabilities)."""
+
+    inputs: Tensor
+    labels: Tensor
+
+
+class Prior(Protocol):
+    """``log p(x)`` up to a constant, ``[N]``; higher is likelier."""
+
+    def __call__(self, candidate: Candidate) -> Tensor: ...
+
+
+class Progress(Protocol):
+    """Called by long work: how far it is, and the current best objective (lower is better)."""
+
+    def __call__(self, done: int, total: int, best: float) -> None: ...
+
+
+@dataclass(frozen=True)
+class Threat:
+    """The adversary's capabilities: what is granted, and the server's power.
+
+    ``grants`` names nuisances (``mask``, ``threshold``, ``norm``); ``labels`` says how y is known.
+    """
+
+    grants: frozenset[str] = frozenset()
+    labels: Labels = "known"
+    server: Literal["honest", "active"] = "honest"
+
+    def granted(self, side: Side) -> dict[str, Tree]:
+        """The part of ``side`` that the adversary gets."""
+        return {key: tree for key, tree in side.items() if key.rpartition(".")[2] in self.grants}
+
+
+JSON = dict[str, Any]
