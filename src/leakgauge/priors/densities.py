@@ -8,7 +8,7 @@ from math import isfinite, log, pi
 from torch import Tensor
 
 from leakgauge.expr import register
-from leakgauge.priors.base import PriorPart, require
+from leakgauge.priors.base import PriorPart, along, require
 from leakgauge.types import Candidate
 
 
@@ -46,8 +46,10 @@ class GaussianPrior(PriorPart):
         require(isfinite(self.std) and self.std > 0, "gaussian_prior", "std must be finite and > 0", self.std)
 
     def __call__(self, candidate: Candidate) -> Tensor:
-        scaled = ((candidate.inputs - self.mean) / self.std).flatten(1)
-        return -0.5 * scaled.square().sum(1) - scaled.shape[1] * (log(self.std) + 0.5 * log(2 * pi))
+        x = candidate.inputs
+        mean, std = along(self.mean, x), along(self.std, x)
+        scaled = ((x - mean) / std).flatten(1)
+        return -0.5 * scaled.square().sum(1) - scaled.shape[1] * (std.flatten().log() + 0.5 * log(2 * pi))
 
 
 @register("prior", "laplace_prior")
@@ -70,5 +72,7 @@ class LaplacePrior(PriorPart):
         require(isfinite(self.scale) and self.scale > 0, "laplace_prior", "scale must be finite and > 0", self.scale)
 
     def __call__(self, candidate: Candidate) -> Tensor:
-        scaled = ((candidate.inputs - self.mean) / self.scale).flatten(1)
-        return -scaled.abs().sum(1) - scaled.shape[1] * log(2 * self.scale)
+        x = candidate.inputs
+        mean, scale = along(self.mean, x), along(self.scale, x)
+        scaled = ((x - mean) / scale).flatten(1)
+        return -scaled.abs().sum(1) - scaled.shape[1] * (2 * scale).flatten().log()

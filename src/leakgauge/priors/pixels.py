@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.expr import register
-from leakgauge.priors.base import PriorPart, require
+from leakgauge.priors.base import PriorPart, along, require
 from leakgauge.types import Candidate
 
 
@@ -34,7 +34,7 @@ class PixelRange(PriorPart):
 
     def __call__(self, candidate: Candidate) -> Tensor:
         x = candidate.inputs
-        outside = (self.low - x).clamp_min(0) + (x - self.high).clamp_min(0)
+        outside = (along(self.low, x) - x).clamp_min(0) + (x - along(self.high, x)).clamp_min(0)
         return -outside.square().flatten(2).sum(2).mean(1)
 
 
@@ -57,5 +57,9 @@ class Norm(PriorPart):
         require(isfinite(self.p) and self.p >= 1, "norm", "p must be finite and ≥ 1 for a norm", self.p)
 
     def __call__(self, candidate: Candidate) -> Tensor:
-        norms: Tensor = torch.linalg.vector_norm(candidate.inputs.flatten(2), self.p, dim=2)
-        return -norms.mean(1)
+        flat = candidate.inputs.flatten(2)
+        powers = torch.as_tensor(self.p, dtype=torch.float64).reshape(-1).tolist()
+        # torch takes one order at a time: with one for all problems, which is the rule, this is one call
+        groups = torch.split(flat, 1) if len(powers) > 1 else (flat,)
+        norms = [torch.linalg.vector_norm(x, p, dim=2) for x, p in zip(groups, powers, strict=True)]
+        return -torch.cat(norms).mean(1)
