@@ -228,3 +228,15 @@ def test_a_dataset_of_ones_own_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "own_set", type(sys)("own_set"))
     sys.modules["own_set"].data = Dataset.of("mine", arrays, arrays)  # type: ignore[attr-defined]
     assert isinstance(load("own_set:data").train, Records)
+
+
+def test_moments_equal_those_of_the_tensors() -> None:
+    data = load("fashion_mnist_sample")
+    for split, records in (("train", data.train), ("test", data.test)):
+        mean, std = data.moments(split)  # type: ignore[arg-type]
+        assert mean == pytest.approx([float(records.inputs.double().mean())], rel=1e-6)
+        assert std == pytest.approx([float(records.inputs.double().std(correction=0))], rel=1e-6)
+    floats = Arrays(np.random.default_rng(0).random((2000, 3, 2, 2)).astype(np.float32), np.zeros(2000, np.int64))
+    mean, std = floats.moments()
+    assert mean == pytest.approx(floats.inputs.mean((0, 2, 3)).tolist(), rel=1e-4)
+    assert std == pytest.approx(floats.inputs.std((0, 2, 3)).tolist(), rel=1e-4)

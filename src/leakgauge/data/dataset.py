@@ -84,6 +84,12 @@ class Dataset:
         """The labels of a split, without making tensors of its inputs."""
         return self._arrays(split).labels
 
+    def moments(self, split: Split = "train") -> tuple[list[float], list[float]]:
+        """Mean and standard deviation of each channel: what ``normalise`` takes. Images only."""
+        if self.domain.kind != "image":
+            raise DataError(f"has {self.domain.kind} records", where=self.name, remedy="ask this of images only")
+        return self._arrays(split).moments()
+
     def sample(self, n: int, seed: int = 0, split: Split = "train") -> Records:
         """``n`` records, as balanced over the classes as the split allows; the same for the same seed.
 
