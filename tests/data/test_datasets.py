@@ -61,7 +61,9 @@ def test_sample_is_balanced_deterministic_and_grows_at_its_end() -> None:
     again = load("fashion_mnist_sample").sample(30, seed=1)
     assert torch.equal(thirty.inputs, again.inputs)
     assert torch.equal(data.sample(7, seed=1).inputs, thirty.inputs[:7])
-    assert not torch.equal(data.sample(30, seed=2).inputs, thirty.inputs)
+    chosen = {x.numpy().tobytes() for x in thirty.inputs}
+    others = {x.numpy().tobytes() for x in data.sample(30, seed=2).inputs}
+    assert len(chosen & others) < 10  # other records, not only another order of the classes
     assert len(torch.unique(data.sample(1000).inputs.flatten(1), dim=0)) == 1000
 
 
@@ -138,7 +140,7 @@ def test_npz_by_path_is_split_evenly(tmp_path: Path) -> None:
         load(tmp_path / "own.npz", split=1)
 
 
-@pytest.mark.parametrize(("n", "share", "test"), [(30, 0.1, 3), (7, 0.5, 3), (3, 0.2, 0), (10, 0.0, 0)])
+@pytest.mark.parametrize(("n", "share", "test"), [(100, 0.29, 29), (7, 0.5, 3), (3, 0.2, 0), (10, 0.0, 0)])
 def test_divide_takes_the_floor_of_the_share(n: int, share: float, test: int) -> None:
     arrays = Arrays(np.zeros((n, 1, 1, 1)), np.zeros(n, np.int64))
     assert [len(part) for part in divide(arrays, share, where="here")] == [n - test, test]

@@ -135,7 +135,7 @@ def divide(arrays: Arrays, share: float, *, where: str) -> tuple[Arrays, Arrays]
     chosen = np.zeros(len(arrays), bool)
     for label in np.unique(arrays.labels):
         (members,) = np.nonzero(arrays.labels == label)
-        steps = np.floor(np.arange(len(members) + 1) * share + 1e-9)  # 1e-9: 0.1 * 30 is not quite 3
+        steps = np.floor(np.arange(len(members) + 1) * share + 1e-9)  # 1e-9: 0.29 * 100 is not quite 29
         chosen[members] = np.diff(steps) > 0
     return (
         Arrays(arrays.inputs[~chosen], arrays.labels[~chosen]),
