@@ -139,18 +139,16 @@ class _Reader:
             case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
                 return self.make(name, [self.read(a) for a in args], keywords)
             case ast.Name(id=name):
-                known = self.resolve(name)
-                remedy = f"write {self.strangers.get(name, name)}() with its parentheses" if known else ""
-                raise self.fail(f"{name!r} is not called", remedy)
-        raise self.fail(
-            f"{ast.unparse(node)!r} is not allowed", "use names, literals and the operators |, +, * only"
-        )
+                self.resolve(name)  # an unknown name is the better complaint
+                shown = self.strangers.get(name, name)
+                raise self.fail(f"{shown!r} is not called", f"write {shown}() with its parentheses")
+        raise self.fail(f"{ast.unparse(node)!r} is not allowed", "use names, literals and the operators |, +, * only")
 
     def combine(self, op: ast.operator, left: Any, right: Any) -> Any:
         try:
             return _OPERATORS[type(op)](left, right)
         except TypeError:
-            sign = {ast.BitOr: "|", ast.Add: "+", ast.Mult: "*"}[type(op)]  # type: ignore[index]
+            sign = {ast.BitOr: "|", ast.Add: "+", ast.Mult: "*"}[type(op)]
             raise self.fail(
                 f"{left!r} {sign} {right!r} makes no sense",
                 "| chains defenses, + adds priors, number*prior scales one",
@@ -158,7 +156,8 @@ class _Reader:
 
     def resolve(self, name: str) -> Callable[..., Any]:
         if name in self.strangers:
-            return load(self.strangers[name], where=self.where)
+            made: Callable[..., Any] = load(self.strangers[name], where=self.where)
+            return made
         known = names()
         if name not in known:
             raise self.fail(f"unknown name {name!r}", nearest(name, names(self.kind)))
@@ -185,9 +184,14 @@ class _Reader:
 
 
 def _plain(signature: inspect.Signature) -> str:
-    return "(" + ", ".join(
-        p.name if p.default is p.empty else f"{p.name}={format_value(p.default)}" for p in signature.parameters.values()
-    ) + ")"
+    return (
+        "("
+        + ", ".join(
+            p.name if p.default is p.empty else f"{p.name}={format_value(p.default)}"
+            for p in signature.parameters.values()
+        )
+        + ")"
+    )
 
 
 def load(path: str, *, where: str = "import") -> Any:

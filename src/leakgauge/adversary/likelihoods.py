@@ -19,6 +19,7 @@ from torch import Tensor
 from leakgauge.defenses import Protection
 from leakgauge.errors import ModelError, NoDensityError, nearest
 from leakgauge.expr import Part, register
+from leakgauge.tree import absolute_residual
 from leakgauge.types import Side, Tree, Updates
 
 Weights = Mapping[str, float] | Literal["exponential"] | None
@@ -92,7 +93,7 @@ class L1(Matching):
     """``−‖u − o‖₁``: Laplace noise of unknown size."""
 
     def match(self, update: Updates, observed: Tree, weight: Tensor) -> Tensor:
-        return -update.entries(lambda u, o: (u - o).abs(), observed) @ weight
+        return -update.entries(absolute_residual, observed) @ weight
 
 
 @register("likelihood", "cosine")
