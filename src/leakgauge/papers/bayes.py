@@ -126,12 +126,13 @@ def table_2_cell(
         return max((score, i) for i, score in enumerate(scores))
 
     unit = {"l2": 1e-2, "l1": 1e-1, "cosine": 1e-4, "bayes": 1.0}[cell.attack]
-    weights = [unit * 10 ** (k / 2) for k in range(-4, 5)]
-    first = [cell.adversary(w, 0.5, 0.98, 1.0) for w in weights]
+    first = [cell.adversary(unit * 10 ** (k / 2), 0.5, 0.98, 1.0) for k in range(-3, 4)]
     score, i = best(first)
-    say(f"{cell}: weight {weights[i]:.3g} gives {score:.2f} dB on {tuning} tuning records")
-    grid = product((0.5, 1.0, 2.0), (0.25, 0.5, 0.75), (0.95, 0.98, 1.0), (0.1, 1.0))
-    second = [cell.adversary(weights[i] * f, lr, decay, start) for f, lr, decay, start in grid]
+    say(f"{cell}: {first[i].prior!r} gives {score:.2f} dB on {tuning} tuning records")
+    weight = unit * 10 ** ((i - 3) / 2)
+    grid = product((0.5, 1.0, 2.0), (0.25, 0.5, 0.75), (0.95, 0.98, 1.0))
+    second = [cell.adversary(weight * f, lr, decay, 1.0) for f, lr, decay in grid]
+    second += [cell.adversary(weight, 0.5, 0.98, start) for start in (0.01, 0.1)]
     score, i = best(second)
     say(f"{cell}: {second[i]!r} gives {score:.2f} dB on {tuning} tuning records")
 
