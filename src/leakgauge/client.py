@@ -81,6 +81,8 @@ class Recipe:
         for name, low in (("batch", 1), ("local_steps", 1)):
             if getattr(self, name) < low:
                 raise DomainError(f"{name} must be at least {low}, got {getattr(self, name)}", where="recipe")
+        if self.minibatch is not None and not 1 <= self.minibatch <= self.batch:
+            raise DomainError(f"minibatch must lie in 1..{self.batch} (batch), got {self.minibatch}", where="recipe")
         if self.learning_rate <= 0:
             raise DomainError(f"learning_rate must be positive, got {self.learning_rate}", where="recipe")
         if self.shares == "gradient" and self.local_steps > 1:

@@ -13,9 +13,21 @@ import torch
 from torch import Tensor
 
 from leakgauge.errors import ModelError
+from leakgauge.observation import Observation
+from leakgauge.task import Task
 from leakgauge.types import Tree
 
 Rule = Literal["auto", "bias", "rows"]
+
+
+def labels_of(task: Task, seen: Observation, rule: Rule = "auto") -> Tensor:
+    """The granted labels of an observation, else those that its first round betrays, ``[batch]``."""
+    if seen.labels is not None:
+        return seen.labels
+    observed = seen.rounds[0].observed
+    if task.recipe.shares == "change":  # a weight change points against the gradient
+        observed = {name: -value for name, value in observed.items()}
+    return inferred(observed, task.params, task.domain.classes, seen.batch, rule)
 
 
 def last_layer(params: Tree, classes: int) -> tuple[str, str | None]:

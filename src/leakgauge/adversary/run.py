@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from leakgauge import tree
 from leakgauge.adversary.adversary import MEMORY, Adversary, Reconstruction
-from leakgauge.adversary.labels import inferred
+from leakgauge.adversary.labels import labels_of
 from leakgauge.adversary.paths import Path, PathName, choose
 from leakgauge.adversary.solver import Problem, Solution
 from leakgauge.adversary.solver.problem import Value, draw, spread, sweep
@@ -104,20 +104,13 @@ class _Run:
         first = next(iter(self.task.params.values()))
         self.like = first.new_zeros(0)
         self.known = self._labels()
-        self.states = [r.params for r in self.observations[0].rounds]
-        if self.task.params:
-            self.states = [{n: p.to(first) for n, p in state.items()} for state in self.states]
+        self.states = [{n: p.to(first) for n, p in r.params.items()} for r in self.observations[0].rounds]
 
     def _labels(self) -> Tensor | None:
         """``[n, B]``: granted or inferred; None where they are optimised jointly."""
-        if self.observations[0].labels is not None:
-            return torch.stack([o.labels for o in self.observations if o.labels is not None]).to(self.like.device)
-        if self.adversary.labels == "joint":
+        if self.observations[0].labels is None and self.adversary.labels == "joint":
             return None
-        found = [
-            inferred(o.rounds[0].observed, self.task.params, self.task.domain.classes, o.batch, self.adversary.rule)
-            for o in self.observations
-        ]
+        found = [labels_of(self.task, seen, self.adversary.rule) for seen in self.observations]
         return torch.stack(found).to(self.like.device)
 
     def reconstruct(self) -> list[Reconstruction]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.adversary import Reconstruction
-from leakgauge.adversary.labels import inferred
+from leakgauge.adversary.labels import labels_of
 from leakgauge.errors import DomainError, ModelError
 from leakgauge.expr import Part, register
 from leakgauge.observation import Observation, check
@@ -58,7 +58,7 @@ class Analytic(Part):
         layer = first_linear(task)
         rows = [self._invert(o.rounds[0].observed, layer) for o in observations]
         inputs = torch.stack(rows).view(len(rows), 1, *task.domain.shape)
-        labels = [_labels(task, o) for o in observations]
+        labels = [labels_of(task, seen) for seen in observations]
         batch = max(o.batch for o in observations)
         return Reconstruction(
             inputs.expand(len(rows), batch, *task.domain.shape).clone(),
@@ -95,9 +95,3 @@ def first_linear(task: Task) -> str:
             remedy="attack with inverting_gradients()",
         )
     return prefix
-
-
-def _labels(task: Task, seen: Observation) -> Tensor:
-    if seen.labels is not None:
-        return seen.labels
-    return inferred(seen.rounds[0].observed, task.params, task.domain.classes, seen.batch)
