@@ -1,8 +1,8 @@
 """Differential privacy of noise in numbers: ε, δ, μ and σ. Every result says which unit it protects.
 
 ``sigma`` is the noise multiplier: the standard deviation over the clipping norm. Whether "one unit" is a **record**
-(clipped per example, DP-SGD) or a **client** (its whole update clipped) is decided by what was clipped; the formulas are
-the same. Adding or removing a unit moves the sum by at most one clipping norm; replacing it, by two.
+(clipped per example, DP-SGD) or a **client** (its whole update clipped) is decided by what was clipped; the formulas
+are the same. Adding or removing a unit moves the sum by at most one clipping norm; replacing it, by two.
 
 References:
     Balle and Wang, Improving the Gaussian Mechanism for Differential Privacy, 2018. https://arxiv.org/abs/1805.06530
