@@ -12,6 +12,7 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -67,6 +68,8 @@ def format_value(value: Any) -> str:
     """A value as it stands in an expression."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k!r}: {format_value(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, float) and math.isinf(value):
+        return "1e999" if value > 0 else "-1e999"  # the literal that reads back as infinity
     if isinstance(value, tuple):
         inner = ", ".join(map(format_value, value))
         return f"({inner},)" if len(value) == 1 else f"({inner})"

@@ -124,6 +124,9 @@ class Updates(Protocol):
     def dot(self, observed: Tree) -> Tensor:
         """``⟨u, o⟩``."""
 
+    def received(self, observed: Tree) -> Tensor:
+        """``‖o‖²``."""
+
     def distance(self, observed: Tree) -> Tensor:
         """``‖u − o‖²``, from the residual itself (no cancellation)."""
 

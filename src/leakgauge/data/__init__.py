@@ -1,0 +1,29 @@
+"""Records: a bundled sample, readers of four formats, and full sets on request."""
+
+from leakgauge.data.arrays import Arrays
+from leakgauge.data.catalogue import ENTRIES, Entry, cache_folder, entry_of
+from leakgauge.data.cifar import read_cifar
+from leakgauge.data.dataset import Dataset
+from leakgauge.data.fetching import fetch, intact
+from leakgauge.data.folder import read_folder
+from leakgauge.data.idx import read_idx, read_idx_pair, write_idx
+from leakgauge.data.loading import load
+from leakgauge.data.npz import read_npz
+
+__all__ = [
+    "ENTRIES",
+    "Arrays",
+    "Dataset",
+    "Entry",
+    "cache_folder",
+    "entry_of",
+    "fetch",
+    "intact",
+    "load",
+    "read_cifar",
+    "read_folder",
+    "read_idx",
+    "read_idx_pair",
+    "read_npz",
+    "write_idx",
+]

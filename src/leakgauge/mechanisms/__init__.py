@@ -1,0 +1,31 @@
+"""Update-stage defenses: frozen values that release an update and say with what density."""
+
+from leakgauge.mechanisms.base import EntryDensity, UpdatePart, parts_of
+from leakgauge.mechanisms.chain import Chain
+from leakgauge.mechanisms.maps import Clip, Identity
+from leakgauge.mechanisms.noise import Gaussian, Laplace
+from leakgauge.mechanisms.prune import MagnitudePrune, RandomPrune, smallest_survivor
+
+identity, clip = Identity, Clip
+gaussian, laplace = Gaussian, Laplace
+random_prune, prune = RandomPrune, MagnitudePrune
+
+__all__ = [
+    "Chain",
+    "Clip",
+    "EntryDensity",
+    "Gaussian",
+    "Identity",
+    "Laplace",
+    "MagnitudePrune",
+    "RandomPrune",
+    "UpdatePart",
+    "clip",
+    "gaussian",
+    "identity",
+    "laplace",
+    "parts_of",
+    "prune",
+    "random_prune",
+    "smallest_survivor",
+]

@@ -1,0 +1,26 @@
+"""The papers' networks, the user's own, and normalisation that renames nothing."""
+
+from leakgauge.models.base import Network
+from leakgauge.models.building import build
+from leakgauge.models.convolutional import BayesCnn, Cnn13700, ConvBig, ConvNet64, DlgLeNet
+from leakgauge.models.dense import Logistic, Mlp
+from leakgauge.models.init import lecun_normal, uniform
+from leakgauge.models.normalise import Normalise, normalised
+from leakgauge.models.residual import ResNet18
+
+__all__ = [
+    "BayesCnn",
+    "Cnn13700",
+    "ConvBig",
+    "ConvNet64",
+    "DlgLeNet",
+    "Logistic",
+    "Mlp",
+    "Network",
+    "Normalise",
+    "ResNet18",
+    "build",
+    "lecun_normal",
+    "normalised",
+    "uniform",
+]

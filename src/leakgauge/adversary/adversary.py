@@ -1,0 +1,93 @@
+"""The adversary: likelihood × prior × solver under a threat model.
+
+``log p(x | observed) = log p(observed | x) + log p(x) + constant``; every attack of the literature is a choice of
+the three. The adversary sees a :class:`Task` (public) and :class:`Observation`\\ s; never a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from leakgauge.adversary.labels import Rule
+from leakgauge.adversary.likelihoods import L2, Likelihood
+from leakgauge.adversary.paths import PathName
+from leakgauge.adversary.solver import Adam, Ball, Constant, Schedule, Solver
+from leakgauge.errors import DomainError
+from leakgauge.expr import Part, register
+from leakgauge.observation import Observation
+from leakgauge.priors import Uniform
+from leakgauge.task import Task
+from leakgauge.types import Prior, Progress
+
+Start = Literal["normal", "uniform", "grey", "zeros"]
+MEMORY = 2_000_000_000
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """What an attack returns, one row per observation.
+
+    ``inputs [n, B, …]``, ``labels [n, B]``, ``log_posterior [n]``; ``traces[i]`` is the objective of the chosen
+    restart of observation i by evaluation; ``path`` is the gradient path that was used.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    log_posterior: Tensor
+    traces: tuple[Tensor, ...] = ()
+    status: tuple[str, ...] = ()
+    evaluations: int = 0
+    path: str = ""
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
+@register("adversary", "adversary")
+@dataclass(frozen=True, repr=False)
+class Adversary(Part):
+    """A configured attack: call it with a task and observations.
+
+    ``labels`` says what to do when they are not granted: ``inferred`` from the last layer, or ``joint``: soft
+    labels are unknowns too. Of ``restarts`` starts the best log posterior wins (the truth is not seen); with a
+    ``target`` on the solver, only observations that missed it start again. ``anneal`` weighs the likelihood over
+    the steps; the best iterate is judged without it. ``ball`` averages over the δ-ball (Algorithm 1).
+    """
+
+    likelihood: Likelihood = field(default_factory=L2)
+    prior: Prior = field(default_factory=Uniform)
+    solver: Solver = field(default_factory=Adam)
+    labels: Literal["inferred", "joint"] = "inferred"
+    rule: Rule = "auto"
+    restarts: int = 1
+    start: Start = "normal"
+    anneal: Schedule = field(default_factory=Constant)
+    ball: Ball | None = None
+
+    def __post_init__(self) -> None:
+        if self.restarts < 1:
+            raise DomainError(f"restarts must be at least 1, got {self.restarts}", where="adversary")
+        for name, allowed in (("labels", ("inferred", "joint")), ("start", ("normal", "uniform", "grey", "zeros"))):
+            if getattr(self, name) not in allowed:
+                raise DomainError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}", where="adversary")
+
+    def __call__(
+        self,
+        task: Task,
+        observations: Sequence[Observation],
+        *,
+        seed: int = 0,
+        device: str | torch.device | None = None,
+        path: PathName = "auto",
+        memory: int = MEMORY,
+        progress: Progress | None = None,
+    ) -> Reconstruction:
+        """Attack every observation; results do not depend on how many there are."""
+        from leakgauge.adversary.run import attack  # the machinery imports this value
+
+        return attack([self], task, observations, seed, device, path, memory, progress)[0]

@@ -1,0 +1,204 @@
+"""The ghost path: the gradients of N clients from one batched pass, layer by layer, never formed.
+
+One ordinary forward pass over all candidates, one backward pass to the layer outputs (``create_graph``), and
+each layer's gradient is known by its factors: layer inputs a and output gradients d. Fits networks whose
+parameters each sit once in Linear, Conv2d or a normalisation that keeps examples apart.
+
+References:
+    Goodfellow, Efficient Per-Example Gradient Computations, 2015. https://arxiv.org/abs/1510.01799
+    Li et al., Large Language Models Can Be Strong Differentially Private Learners, 2022 (ghost norms).
+    https://arxiv.org/abs/2110.05679
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from leakgauge.adversary.factored import Factored
+from leakgauge.errors import PathError
+from leakgauge.task import Task, working_copy
+from leakgauge.tree import Batch, Dense, Leaf, Sharing
+from leakgauge.types import Candidate, Tree
+
+FORMED = 2**15
+"""A tensor with fewer entries is formed: it costs little, and its residual then has no cancellation."""
+
+
+@dataclass(frozen=True)
+class Ghost:
+    """Updates by layer factors (see the module)."""
+
+    task: Task
+    params: Tree
+    model: nn.Module
+    tape: list[tuple[str, nn.Module, Tensor, Tensor]] = field(repr=False)
+    name: ClassVar[str] = "ghost"
+
+    @classmethod
+    def of(cls, task: Task, params: Tree) -> Ghost:
+        model = working_copy(task.model, task.recipe.mode)
+        tape: list[tuple[str, nn.Module, Tensor, Tensor]] = []
+        for name, module in _trained(model):
+            module.register_forward_hook(_recorder(tape, name))
+        return cls(task, params, model, tape)
+
+    def updates(self, candidate: Candidate, sharing: Sharing) -> Batch:
+        inputs, labels = candidate.inputs, candidate.labels
+        if not inputs.requires_grad:  # layer outputs need a graph even where nobody differentiates the inputs
+            inputs = inputs.detach().requires_grad_()
+        tape = self._run(inputs.flatten(0, 1), labels.flatten(0, 1), inputs.shape[:2])
+        leaves: dict[str, Leaf] = {}
+        for name, module, a, d in tape:
+            rule = _rule(module)
+            for local, leaf in rule(module, a, d, len(inputs)).items():
+                leaves[f"{name}.{local}" if name else local] = leaf
+        return Batch({name: leaves[name] for name in self.params}, sharing)
+
+    def _run(self, inputs: Tensor, labels: Tensor, shape: torch.Size) -> list[tuple[str, nn.Module, Tensor, Tensor]]:
+        """Every trained layer with its input and the gradient at its output."""
+        self.tape.clear()
+        outputs = functional_call(self.model, ({**self.params}, self.task.buffers), (inputs,))
+        losses = self.task.recipe.loss(outputs, labels)
+        if losses.shape != inputs.shape[:1]:
+            raise PathError(
+                f"the loss returns {tuple(losses.shape)} for {len(inputs)} examples",
+                where="ghost path",
+                remedy='return one value per example, or use path="vmap"',
+            )
+        seen = list(self.tape)
+        self.tape.clear()
+        if len({name for name, *_ in seen}) != len(seen):
+            raise PathError("a layer is used twice in one pass", where="ghost path", remedy='use path="vmap"')
+        total = self.task.recipe.reduce(losses.unflatten(0, shape)).sum()
+        slopes = torch.autograd.grad(total, [z for *_, z in seen], create_graph=True)
+        return [(name, module, a, d) for (name, module, a, _), d in zip(seen, slopes, strict=True)]
+
+
+def _recorder(tape: list[tuple[str, nn.Module, Tensor, Tensor]], name: str) -> Callable[..., None]:
+    return lambda module, args, output: tape.append((name, module, args[0], output))
+
+
+def _trained(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    for name, module in model.named_modules():
+        if any(p.requires_grad for p in module.parameters(recurse=False)):
+            yield name, module
+
+
+def unsupported(task: Task) -> str | None:
+    """Why the ghost path does not fit, in a sentence; None if it does."""
+    if task.recipe.shares != "gradient":
+        return "weight changes after local training have no layer factors"
+    owners: dict[int, str] = {}
+    for name, module in _trained(task.working):
+        if _RULES.get(type(module)) is None:
+            return f"layer {name!r} is a {type(module).__name__}, which it does not know"
+        reason = _unfit(module)
+        if reason:
+            return f"layer {name!r} {reason}"
+        for parameter in module.parameters(recurse=False):
+            if not parameter.requires_grad:
+                return f"layer {name!r} is partly frozen"
+            if id(parameter) in owners:
+                return f"layers {owners[id(parameter)]!r} and {name!r} share a parameter"
+            owners[id(parameter)] = name
+    for name, module in task.working.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and _uses_batch(module):
+            return f"layer {name!r} normalises over the batch, which couples its examples"
+    return None
+
+
+def _uses_batch(module: nn.modules.batchnorm._BatchNorm) -> bool:
+    return module.training or module.running_mean is None
+
+
+def _unfit(module: nn.Module) -> str | None:
+    if isinstance(module, nn.Conv2d):
+        if module.groups != 1:
+            return "is a grouped convolution"
+        if module.padding_mode != "zeros" or isinstance(module.padding, str):
+            return "pads with something else than a fixed number of zeros"
+    return None
+
+
+def _weight(a: Tensor, d: Tensor, shape: torch.Size) -> Leaf:
+    """``Σ_r d_r a_rᵀ``: formed where that is small or smaller than its factors, else kept as factors."""
+    positions, fan_in, fan_out = a.shape[1], a.shape[2], d.shape[2]
+    whole = fan_in * fan_out
+    if whole < FORMED or positions * (fan_in + fan_out) >= whole:
+        return Dense((d.transpose(1, 2) @ a).reshape(-1, *shape))
+    return Factored(a, d, shape)
+
+
+def _linear(module: nn.Linear, a: Tensor, d: Tensor, n: int) -> dict[str, Leaf]:
+    a, d = a.reshape(n, -1, a.shape[-1]), d.reshape(n, -1, d.shape[-1])
+    leaves: dict[str, Leaf] = {"weight": _weight(a, d, module.weight.shape)}
+    if module.bias is not None:
+        leaves["bias"] = Dense(d.sum(1))
+    return leaves
+
+
+def _conv2d(module: nn.Conv2d, a: Tensor, d: Tensor, n: int) -> dict[str, Leaf]:
+    patches = nn.functional.unfold(
+        a, module.kernel_size, module.dilation, module.padding, module.stride  # type: ignore[arg-type]
+    )
+    flat = d.flatten(2)
+    if len(a) == n:
+        leaves: dict[str, Leaf] = {
+            "weight": _weight(patches.transpose(1, 2), flat.transpose(1, 2), module.weight.shape)
+        }
+    else:
+        rows, columns = (t.unflatten(0, (n, -1)).transpose(2, 3).flatten(1, 2) for t in (patches, flat))
+        leaves = {"weight": _weight(rows, columns, module.weight.shape)}
+    if module.bias is not None:
+        leaves["bias"] = Dense(flat.sum(2).unflatten(0, (n, -1)).sum(1))
+    return leaves
+
+
+def _affine(normalised: Tensor, d: Tensor, n: int, bias: bool, shape: torch.Size, channels_last: bool) -> dict[str, Leaf]:
+    """The gradient of ``w ⊙ x̂ + b``: sums of ``d ⊙ x̂`` and of d over examples and places."""
+
+    def total(t: Tensor) -> Tensor:
+        t = t.unflatten(0, (n, -1))
+        if channels_last:
+            return t.flatten(1, t.dim() - len(shape) - 1).sum(1)
+        return t.transpose(1, 2).flatten(2).sum(2)
+
+    leaves: dict[str, Leaf] = {"weight": Dense(total(d * normalised))}
+    if bias:
+        leaves["bias"] = Dense(total(d))
+    return leaves
+
+
+def _batch_norm(module: nn.BatchNorm2d, a: Tensor, d: Tensor, n: int) -> dict[str, Leaf]:
+    normalised = nn.functional.batch_norm(a, module.running_mean, module.running_var, eps=module.eps)
+    return _affine(normalised, d, n, module.bias is not None, module.weight.shape, channels_last=False)
+
+
+def _group_norm(module: nn.GroupNorm, a: Tensor, d: Tensor, n: int) -> dict[str, Leaf]:
+    normalised = nn.functional.group_norm(a, module.num_groups, eps=module.eps)
+    return _affine(normalised, d, n, module.bias is not None, module.weight.shape, channels_last=False)
+
+
+def _layer_norm(module: nn.LayerNorm, a: Tensor, d: Tensor, n: int) -> dict[str, Leaf]:
+    normalised = nn.functional.layer_norm(a, module.normalized_shape, eps=module.eps)
+    return _affine(normalised, d, n, module.bias is not None, module.weight.shape, channels_last=True)
+
+
+_RULES: dict[type[nn.Module], Callable[..., dict[str, Leaf]]] = {
+    nn.Linear: _linear,
+    nn.Conv2d: _conv2d,
+    nn.BatchNorm1d: _batch_norm,
+    nn.BatchNorm2d: _batch_norm,
+    nn.GroupNorm: _group_norm,
+    nn.LayerNorm: _layer_norm,
+}
+
+
+def _rule(module: nn.Module) -> Callable[[Any, Tensor, Tensor, int], dict[str, Leaf]]:
+    return _RULES[type(module)]

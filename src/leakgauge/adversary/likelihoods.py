@@ -1,0 +1,163 @@
+"""Likelihoods: ``log p(observed | x)``, exact for parts with a density, classical matching losses otherwise.
+
+Each is a frozen value called with the updates of N candidates, one round's observed updates, the nuisances
+granted or visible, and the protection; it returns ``[N]``, higher is better. Matching losses take per-layer
+``weights`` (a mapping by layer or tensor name, or ``"exponential"``: ``e^{−l}`` from the first layer on) and
+``drop`` (layers or tensors left out).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from leakgauge.defenses import Protection
+from leakgauge.errors import ModelError, NoDensityError, nearest
+from leakgauge.expr import Part, register
+from leakgauge.types import Side, Tree, Updates
+
+Weights = Mapping[str, float] | Literal["exponential"] | None
+
+
+class Likelihood(Part):
+    """``likelihood(update, observed, side, protection) → [N]``."""
+
+    def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, repr=False)
+class Matching(Likelihood):
+    """What matching losses share: which tensors count, and how much."""
+
+    weights: Weights = field(default=None, kw_only=True)
+    drop: tuple[str, ...] = field(default=(), kw_only=True)
+
+    def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
+        kept = [name for name in update.names if not any(_names(key, name) for key in self.drop)]
+        self._check(update.names, kept)
+        weight = self._weight(kept, next(iter(observed.values())))
+        return self.match(update if len(kept) == len(update.names) else update.only(kept), observed, weight)
+
+    def match(self, update: Updates, observed: Tree, weight: Tensor) -> Tensor:
+        """The log likelihood up to a constant; ``weight`` is ``[L]``."""
+        raise NotImplementedError
+
+    def _weight(self, kept: list[str], like: Tensor) -> Tensor:
+        layers = list(dict.fromkeys(name.rpartition(".")[0] for name in kept))
+        given = self.weights
+        if given is None:
+            values = [1.0] * len(kept)
+        elif given == "exponential":
+            values = [math.exp(-layers.index(name.rpartition(".")[0])) for name in kept]
+        else:
+            values = [next((w for key, w in given.items() if _names(key, name)), 1.0) for name in kept]
+        return torch.tensor(values, dtype=like.dtype, device=like.device)
+
+    def _check(self, names: tuple[str, ...], kept: list[str]) -> None:
+        given = self.weights if isinstance(self.weights, Mapping) else {}
+        for key in (*self.drop, *given):
+            if not any(_names(key, name) for name in names):
+                raise ModelError(f"no layer or tensor {key!r}", where=repr(self), remedy=nearest(key, names))
+        if not kept:
+            raise ModelError("every tensor is dropped", where=repr(self), remedy="drop fewer layers")
+
+
+def _names(key: str, tensor: str) -> bool:
+    """Whether ``key`` names the tensor or a layer that holds it."""
+    return tensor == key or tensor.startswith(f"{key}.")
+
+
+@register("likelihood", "l2")
+@dataclass(frozen=True, repr=False)
+class L2(Matching):
+    """``−‖u − o‖²``: Gaussian noise of unknown size.
+
+    References:
+        Zhu et al., Deep Leakage from Gradients, 2019. https://arxiv.org/abs/1906.08935
+    """
+
+    def match(self, update: Updates, observed: Tree, weight: Tensor) -> Tensor:
+        return -update.distance(observed) @ weight
+
+
+@register("likelihood", "l1")
+@dataclass(frozen=True, repr=False)
+class L1(Matching):
+    """``−‖u − o‖₁``: Laplace noise of unknown size."""
+
+    def match(self, update: Updates, observed: Tree, weight: Tensor) -> Tensor:
+        return -update.entries(lambda u, o: (u - o).abs(), observed) @ weight
+
+
+@register("likelihood", "cosine")
+@dataclass(frozen=True, repr=False)
+class Cosine(Matching):
+    """``⟨u, o⟩ / (‖u‖ ‖o‖) − 1``: blind to any positive scale (clipping, a hidden learning rate).
+
+    Weights act on the dot product and on both norms.
+
+    References:
+        Geiping et al., Inverting Gradients, 2020. https://arxiv.org/abs/2003.14053
+    """
+
+    def match(self, update: Updates, observed: Tree, weight: Tensor) -> Tensor:
+        tiny = torch.finfo(weight.dtype).tiny
+        dot, square = update.dot(observed) @ weight, update.square() @ weight
+        lengths = (square * (update.received(observed) @ weight)).clamp(min=tiny).sqrt()
+        return dot / lengths - 1
+
+
+@register("likelihood", "scaled_l2")
+@dataclass(frozen=True, repr=False)
+class ScaledL2(Matching):
+    """``−min_{s ≥ 0} ‖s u − o‖²``: Gaussian noise on an update of unknown positive scale.
+
+    The best scale is ``s* = max(0, ⟨u, o⟩ / ‖u‖²)``; by the envelope theorem it counts as a constant in the gradient.
+    """
+
+    def match(self, update: Updates, observed: Tree, weight: Tensor) -> Tensor:
+        tiny = torch.finfo(weight.dtype).tiny
+        scale = (update.dot(observed) @ weight / (update.square() @ weight).clamp(min=tiny)).clamp(min=0).detach()
+        return -update.scaled(scale).distance(observed) @ weight
+
+
+@register("likelihood", "density")
+@dataclass(frozen=True, repr=False)
+class Density(Likelihood):
+    """``log p(observed | u)`` of the protection itself: the likelihood of the Bayes adversary.
+
+    References:
+        Balunović et al., Bayesian Framework for Gradient Leakage, 2022. https://arxiv.org/abs/2111.04706
+    """
+
+    def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
+        return protection.update.log_density(observed, update, side=side)
+
+
+@register("likelihood", "through")
+@dataclass(frozen=True, repr=False)
+class Through(Likelihood):
+    """A matching loss at what the defense makes of the candidate's update: for deterministic parts.
+
+    Clipping is applied to the candidate as to the victim; of pruned tensors the survivors are matched, and a
+    zero is explained by anything smaller than the threshold seen.
+    """
+
+    likelihood: Matching = field(default_factory=L2)
+
+    def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
+        moved = protection.update.apply(update, side)
+        if moved is None:
+            raise NoDensityError(
+                f"{protection.update!r} is not a deterministic map of the update", remedy="use density() instead"
+            )
+        return self.likelihood(moved, observed, side, protection)
+
+
+l2, l1, cosine, scaled_l2, density, through = L2, L1, Cosine, ScaledL2, Density, Through

@@ -1,0 +1,288 @@
+"""Running an adversary: from observations to N problems of one solver, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from leakgauge import tree
+from leakgauge.adversary.adversary import MEMORY, Adversary, Reconstruction
+from leakgauge.adversary.labels import inferred
+from leakgauge.adversary.paths import Path, PathName, choose
+from leakgauge.adversary.solver import Problem, Solution
+from leakgauge.adversary.solver.problem import Value, draw, spread, sweep
+from leakgauge.errors import DomainError
+from leakgauge.observation import Observation, check, mixed
+from leakgauge.task import Task
+from leakgauge.tree import Batch, Sharing, Stack
+from leakgauge.types import Candidate, Progress, Side, Tree
+
+
+def attack(
+    settings: Sequence[Adversary],
+    task: Task,
+    observations: Sequence[Observation],
+    seed: int = 0,
+    device: str | torch.device | None = None,
+    path: PathName = "auto",
+    memory: int = MEMORY,
+    progress: Progress | None = None,
+) -> list[Reconstruction]:
+    """Attack every observation with every setting, all as problems of one solver; one result per setting.
+
+    Settings may differ in numbers only (learning rate, prior weight …): observations are shared among them.
+    """
+    check(task, observations)
+    if device is not None:
+        task = task.to(device)
+    adversary = sweep(list(settings))
+    if len({a.restarts for a in settings}) != 1 or not isinstance(adversary.restarts, int):
+        raise DomainError("all settings of a sweep need the same number of restarts", where="attack")
+    runs = [
+        _Run(adversary, len(settings), task, [observations[i] for i in group], group, seed, path, memory, progress)
+        for group in _groups(observations)
+    ]
+    parts = [run.reconstruct() for run in runs]
+    order = torch.tensor([i for run in runs for i in run.places]).argsort()
+    return [_joined([part[s] for part in parts], order) for s in range(len(settings))]
+
+
+def _groups(observations: Sequence[Observation]) -> list[list[int]]:
+    """Observations that can share a batch: the same parameters, batch size and grants in every round."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for i, seen in enumerate(observations):
+        states = tuple(next(iter(r.params.values())).data_ptr() for r in seen.rounds)
+        sides = tuple(tuple(sorted(r.side)) for r in seen.rounds)
+        groups.setdefault((states, sides, seen.batch, seen.labels is None), []).append(i)
+    return list(groups.values())
+
+
+def _joined(parts: list[Reconstruction], order: Tensor) -> Reconstruction:
+    places = order.tolist()
+    traces, status = [t for p in parts for t in p.traces], [s for p in parts for s in p.status]
+    return Reconstruction(
+        torch.cat([p.inputs for p in parts])[order],
+        torch.cat([p.labels for p in parts])[order],
+        torch.cat([p.log_posterior for p in parts])[order],
+        tuple(traces[i] for i in places),
+        tuple(status[i] for i in places),
+        sum(p.evaluations for p in parts),
+        parts[0].path,
+    )
+
+
+@dataclass(frozen=True)
+class _Key:
+    """One problem: observation, restart, setting."""
+
+    observation: int
+    restart: int
+    setting: int
+
+
+@dataclass
+class _Run:
+    """One group of observations under one (swept) adversary."""
+
+    adversary: Adversary
+    settings: int
+    task: Task
+    observations: list[Observation]
+    places: list[int]
+    seed: int
+    path: PathName
+    memory: int
+    progress: Progress | None
+    evaluations: int = 0
+    used: str = ""
+    best: dict[tuple[int, int], tuple[float, dict[str, Tensor], Tensor, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        first = next(iter(self.task.params.values()))
+        self.like = first.new_zeros(0)
+        self.known = self._labels()
+        self.states = [r.params for r in self.observations[0].rounds]
+        if self.task.params:
+            self.states = [{n: p.to(first) for n, p in state.items()} for state in self.states]
+
+    def _labels(self) -> Tensor | None:
+        """``[n, B]``: granted or inferred; None where they are optimised jointly."""
+        if self.observations[0].labels is not None:
+            return torch.stack([o.labels for o in self.observations if o.labels is not None]).to(self.like.device)
+        if self.adversary.labels == "joint":
+            return None
+        found = [
+            inferred(o.rounds[0].observed, self.task.params, self.task.domain.classes, o.batch, self.adversary.rule)
+            for o in self.observations
+        ]
+        return torch.stack(found).to(self.like.device)
+
+    def reconstruct(self) -> list[Reconstruction]:
+        for keys in self._waves():
+            for chunk in self._chunks(keys):
+                self._keep(chunk, self._solve(chunk))
+        return [self._result(setting) for setting in range(self.settings)]
+
+    def _waves(self) -> Iterator[list[_Key]]:
+        """All problems at once; with a target, one restart after another for those that missed it."""
+        target = getattr(self.adversary.solver, "target", None)
+        everyone = range(len(self.observations))
+        restarts = range(self.adversary.restarts)
+        if target is None:
+            yield [_Key(i, r, s) for i in everyone for r in restarts for s in range(self.settings)]
+            return
+        for r in restarts:
+            missed = [
+                _Key(i, r, s)
+                for i in everyone
+                for s in range(self.settings)
+                if (i, s) not in self.best or not self.best[i, s][0] <= target
+            ]
+            if missed:
+                yield missed
+
+    def _chunks(self, keys: list[_Key]) -> Iterator[list[_Key]]:
+        """As many problems at once as the memory budget holds; restarts and settings of one observation together."""
+        entries = sum(p.numel() for p in self.task.params.values())
+        width = self.like.element_size()
+        points = self.adversary.ball.points if self.adversary.ball else 1
+        live = activations(self.task) * self.observations[0].batch * points
+        each = width * (12 * live + 4 * min(entries, 2**20))
+        observed = width * entries * len(self.states)
+        chunk: list[_Key] = []
+        cost, last = 0, -1
+        for key in keys:
+            more = each + (observed if key.observation != last else 0)
+            if chunk and cost + more > self.memory:
+                yield chunk
+                chunk, cost, more = [], 0, each + observed
+            chunk.append(key)
+            cost, last = cost + more, key.observation
+        if chunk:
+            yield chunk
+
+    def _solve(self, keys: list[_Key]) -> Solution:
+        rows = sorted({key.observation for key in keys})
+        row_of = torch.tensor([rows.index(key.observation) for key in keys], device=self.like.device)
+        setting_of = torch.tensor([key.setting for key in keys])
+        seeds = tuple(mixed(self.seed, self.places[key.observation], key.restart) for key in keys)
+        seen = [self._round(rows, r) for r in range(len(self.states))]
+        start = self._start(seeds)
+        labels = None if self.known is None else self.known[[key.observation for key in keys]]
+        paths = [self._choose(state, seen[r], start, labels) for r, state in enumerate(self.states)]
+        self.used = paths[0].name
+        prior = spread(self.adversary.prior, setting_of)
+
+        def evaluate(unknowns: Tree, which: Tensor) -> Value:
+            sharing = Sharing(tuple(torch.bincount(row_of[which], minlength=len(rows)).tolist()))
+            soft = unknowns["labels"].softmax(-1) if labels is None else labels[which]
+            candidate = Candidate(unknowns["inputs"], soft)
+            terms = [
+                self._likelihood(path.updates(candidate, sharing), *given)
+                for path, given in zip(paths, seen, strict=True)
+            ]
+            return Value(torch.stack(terms).sum(0), spread(prior, which)(candidate))
+
+        box = self.task.domain.box
+        problem = Problem(
+            start,
+            evaluate,
+            seeds,
+            box={"inputs": box} if box else {},
+            anneal=spread(self.adversary.anneal, setting_of),
+            ball=self.adversary.ball,
+        )
+        solver = spread(self.adversary.solver, setting_of)
+        solution = solver.solve(problem, self.progress)
+        self.evaluations += solution.evaluations
+        return solution
+
+    def _likelihood(self, update: Batch, observed: Stack, side: Side) -> Tensor:
+        return self.adversary.likelihood(update, observed, side, self.task.protection)
+
+    def _round(self, rows: list[int], r: int) -> tuple[Stack, Side]:
+        """What was observed in round r by the observations ``rows``, with what is granted or visible."""
+        rounds = [self.observations[i].rounds[r] for i in rows]
+        observed = tree.stacked([_moved(made.observed, self.like) for made in rounds])
+        side: dict[str, Tree] = dict(self.task.protection.update.visible(observed))
+        for key in rounds[0].side:
+            side[key] = tree.stacked([_moved(made.side[key], self.like) for made in rounds])
+        return observed, side
+
+    def _start(self, seeds: Sequence[int]) -> dict[str, Tensor]:
+        batch, domain, how = self.observations[0].batch, self.task.domain, self.adversary.start
+        shape = (batch, *domain.shape)
+        if how in ("normal", "uniform"):
+            inputs = draw(seeds, shape, 0, like=self.like, law=how)
+        else:
+            inputs = self.like.new_full((len(seeds), *shape), 0.5 if how == "grey" else 0.0)
+        start = {"inputs": inputs}
+        if self.known is None:
+            start["labels"] = draw(seeds, (batch, domain.classes), 4, like=self.like)
+        return start
+
+    def _choose(
+        self, state: Tree, given: tuple[Stack, Side], start: dict[str, Tensor], labels: Tensor | None
+    ) -> Path:
+        observed, side = given
+        first = Stack({name: value[:1] for name, value in observed.items()})
+        first_side = {key: {n: v[:1] for n, v in value.items()} for key, value in side.items()}
+        y = start["labels"][:1].softmax(-1) if labels is None else labels[:1]
+        probe = Candidate(start["inputs"][:1], y)
+        return choose(
+            self.task, state, self.path, lambda update, _: self._likelihood(update, first, first_side), probe
+        )
+
+    def _keep(self, keys: list[_Key], solution: Solution) -> None:
+        """The best restart of each observation and setting; a tie, or nothing finite, keeps the earlier one."""
+        for n, key in enumerate(keys):
+            objective, place = float(solution.objective[n]), (key.observation, key.setting)
+            if place not in self.best or objective < self.best[place][0]:
+                unknowns = {name: value[n].clone() for name, value in solution.unknowns.items()}
+                self.best[place] = (objective, unknowns, solution.trace[:, n].clone(), solution.status[n])
+
+    def _result(self, setting: int) -> Reconstruction:
+        won = [self.best[i, setting] for i in range(len(self.observations))]
+        labels = self.known
+        if labels is None:
+            labels = torch.stack([unknowns["labels"].argmax(-1) for _, unknowns, *_ in won])
+        return Reconstruction(
+            torch.stack([unknowns["inputs"] for _, unknowns, *_ in won]),
+            labels,
+            -torch.tensor([objective for objective, *_ in won]),
+            tuple(trace[~trace.isnan()] for _, _, trace, _ in won),
+            tuple(status for *_, status in won),
+            self.evaluations,
+            self.used,
+        )
+
+
+def _moved(given: Tree, like: Tensor) -> dict[str, Tensor]:
+    """On the task's device; numbers in its precision, masks as they are."""
+    return {n: v.to(like) if v.is_floating_point() else v.to(like.device) for n, v in given.items()}
+
+
+def activations(task: Task) -> int:
+    """The numbers that one forward pass of one example leaves behind."""
+    total = 0
+
+    def count(_: nn.Module, __: object, output: object) -> None:
+        nonlocal total
+        if isinstance(output, Tensor):
+            total += output.numel() // max(1, len(output))
+
+    hooks = [module.register_forward_hook(count) for module in task.working.modules() if not list(module.children())]
+    try:
+        first = next(iter(task.params.values()))
+        with torch.no_grad():
+            task.working(torch.zeros(2, *task.domain.shape, dtype=first.dtype, device=first.device))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return total + task.domain.size
+
+
+__all__ = ["MEMORY", "attack"]

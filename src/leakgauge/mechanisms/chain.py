@@ -1,0 +1,126 @@
+"""Chains: one part after another, and the density of the whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Generator, Tensor
+
+from leakgauge.errors import NoDensityError
+from leakgauge.mechanisms.base import EntryDensity, UpdatePart
+from leakgauge.mechanisms.maps import Identity
+from leakgauge.types import Context, Release, Side, Tree, Updates
+
+
+@dataclass(frozen=True, repr=False)
+class Chain(UpdatePart):
+    """``first | second | …``: each part acts on what the part before it let out.
+
+    The density exists for any number of deterministic maps, then one noise, then parts that select
+    coordinates; a random selection right before the noise is summed out when its mask is not granted.
+    Anything else raises :class:`NoDensityError` naming the part in the way.
+    """
+
+    parts: tuple[UpdatePart, ...]
+
+    @property
+    def nuisances(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(f"{i}.{name}" for i, part in enumerate(self.parts) for name in part.nuisances)
+
+    def __repr__(self) -> str:
+        return " | ".join(map(repr, self.parts))
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        observed, side = dict(update), {}
+        for i, part in enumerate(self.parts):
+            out = part.release(observed, context, generator=generator)
+            observed = out.observed
+            side.update({f"{i}.{name}": value for name, value in out.side.items()})
+        return Release(observed, side)
+
+    def visible(self, observed: Tree) -> dict[str, Tree]:
+        side: dict[str, Tree] = {}
+        for i in reversed(range(len(self.parts))):
+            seen = self.parts[i].visible(observed)
+            side.update({f"{i}.{name}": value for name, value in seen.items()})
+            if not seen and not isinstance(self.parts[i], Identity):
+                break  # noise or a rescaling: what lies below it cannot be read off
+        return side
+
+    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
+        noise = self.noise_at()
+        moved, hidden = self._moved(noise, update, side)
+        if noise == len(self.parts) - 1 and not hidden:
+            return self.parts[noise].log_density(observed, moved, side=_of(side, noise))
+        return self._entry_density(noise, side, hidden)(observed, moved)
+
+    def apply(self, update: Updates, side: Side) -> Updates | None:
+        for i, part in enumerate(self.parts):
+            moved = part.apply(update, _of(side, i))
+            if moved is None:
+                return None
+            update = moved
+        return update
+
+    def noise_at(self) -> int:
+        """The place of the noise; an error if there is none, or more than one."""
+        places = [i for i, part in enumerate(self.parts) if is_noise(part)]
+        if len(places) != 1:
+            what = "has no noise" if not places else "adds noise twice"
+            remedy = "add gaussian() or laplace()" if not places else "merge the noises into one part"
+            raise NoDensityError(f"{self!r} {what}", remedy=f"{remedy}, or attack with a matching loss")
+        return places[0]
+
+    def _moved(self, noise: int, update: Updates, side: Side) -> tuple[Updates, list[UpdatePart]]:
+        """The update at the door of the noise, and the parts whose nuisance must be summed out."""
+        hidden: list[UpdatePart] = []
+        for i, part in enumerate(self.parts[:noise]):
+            moved = part.apply(update, _of(side, i))
+            if moved is None:
+                hidden.append(part)
+            elif not hidden:
+                update = moved
+            else:
+                raise NoDensityError(
+                    f"part {i + 1}, {part!r}, acts after the hidden choice of {hidden[-1]!r}",
+                    remedy=f"put {hidden[-1]!r} right before the noise, or grant its {hidden[-1].nuisances[0]}",
+                )
+        return update, hidden
+
+    def _entry_density(self, noise: int, side: Side, hidden: list[UpdatePart]) -> EntryDensity:
+        density = self.parts[noise].entry_density()
+        if density is None:
+            raise NoDensityError(
+                f"the noise of {self.parts[noise]!r} is not independent entry by entry",
+                remedy=f"let the chain end in {self.parts[noise]!r}",
+            )
+        for part in hidden:
+            wrapped = part.before(density)
+            if wrapped is None:
+                raise NoDensityError(
+                    f"the {part.nuisances[0]} of {part!r} is hidden by the noise after it",
+                    remedy=f"grant its {part.nuisances[0]}, or put {part!r} after the noise",
+                )
+            density = wrapped
+        for i, part in enumerate(self.parts[noise + 1 :], noise + 1):
+            wrapped = part.after(density, _of(side, i))
+            if wrapped is None:
+                raise NoDensityError(
+                    f"part {i + 1}, {part!r}, acts on the noise of part {noise + 1}, {self.parts[noise]!r}",
+                    remedy=f"put {part!r} first",
+                )
+            density = wrapped
+        return density
+
+
+def is_noise(part: UpdatePart) -> bool:
+    """Whether the part has a density of its own."""
+    return type(part).entry_density is not UpdatePart.entry_density or (
+        type(part).log_density is not UpdatePart.log_density
+    )
+
+
+def _of(side: Side, part: int) -> dict[str, Any]:
+    prefix = f"{part}."
+    return {key.removeprefix(prefix): value for key, value in side.items() if key.startswith(prefix)}

@@ -1,0 +1,166 @@
+"""Pruning: at random, or by magnitude."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import torch
+from torch import Generator, Tensor
+
+from leakgauge import tree
+from leakgauge.errors import DomainError
+from leakgauge.expr import register
+from leakgauge.mechanisms.base import EntryDensity, UpdatePart, draw
+from leakgauge.types import Context, Release, Side, Tree, Updates
+
+
+@register("mechanism", "random_prune")
+@dataclass(frozen=True, repr=False)
+class RandomPrune(UpdatePart):
+    """Set each entry to zero with probability p, without looking at it.
+
+    ``o = m ⊙ u, m_e ~ Bernoulli(1 − p)``. Before noise and with the mask granted, the density is the noise's at
+    ``m ⊙ u``; with the mask hidden it is the mixture ``(1 − p) f(o_e − u_e) + p f(o_e)`` entry by entry. After
+    noise the mask is visible (noise is never exactly zero) and the density covers what was kept.
+
+    Caveat: the "Bayes optimal" pruning attack of the paper's released code knows the mask; say which one you ran.
+
+    References:
+        Balunović et al., Bayesian Framework for Gradient Leakage, 2022. https://arxiv.org/abs/2111.04706
+    """
+
+    p: float
+    nuisances: ClassVar[tuple[str, ...]] = ("mask",)
+
+    def __post_init__(self) -> None:
+        _check_fraction("random_prune", self.p)
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        mask = tree.mapped(lambda u: (draw(u, generator, torch.rand) >= self.p).to(u.dtype), update)
+        return Release(tree.mapped(torch.mul, update, mask), {"mask": mask})
+
+    def visible(self, observed: Tree) -> dict[str, Tree]:
+        return {"mask": tree.mapped(lambda o: (o != 0).to(o.dtype), observed)}
+
+    def apply(self, update: Updates, side: Side) -> Updates | None:
+        return update.mapped(torch.mul, side["mask"]) if "mask" in side else None
+
+    def before(self, density: EntryDensity) -> EntryDensity:
+        kept, dropped = _log_odds(self.p)
+
+        def mixture(log: Callable[..., Tensor]) -> Callable[..., Tensor]:
+            return lambda u, *rest: torch.logaddexp(kept + log(u, *rest), dropped + log(torch.zeros_like(u), *rest))
+
+        return EntryDensity(mixture(density.log), mixture(density.log_mass), density.others)
+
+    def after(self, density: EntryDensity, side: Side) -> EntryDensity:
+        kept, dropped = _log_odds(self.p)
+
+        def log(u: Tensor, o: Tensor, *rest: Tensor) -> Tensor:
+            return torch.where(o == 0, torch.full_like(u, dropped), kept + density.log(u, o, *rest))
+
+        def log_mass(u: Tensor, low: Tensor, high: Tensor, *rest: Tensor) -> Tensor:
+            inside = torch.where((low < 0) & (high > 0), dropped, -math.inf)
+            return torch.logaddexp(kept + density.log_mass(u, low, high, *rest), inside)
+
+        return EntryDensity(log, log_mass, density.others)
+
+    @classmethod
+    def neutral(cls) -> Self:
+        return cls(p=0.0)
+
+
+@register("mechanism", "prune")
+@dataclass(frozen=True, repr=False)
+class MagnitudePrune(UpdatePart):
+    """Keep only the largest entries of each tensor.
+
+    Zero where ``|u_e| < τ``, with τ the p-quantile of ``|u|`` in that tensor (strict, so ties survive). After
+    noise, the density of what is seen given τ is the noise's for a survivor, and for a zero the probability of
+    the interval ``(−τ, τ)``. An adversary to whom τ is not granted uses the smallest surviving magnitude, which is
+    at least τ and equal to it in the limit.
+
+    References:
+        Zhu et al., Deep Leakage from Gradients, 2019, section 5.2; Huang et al., Evaluating Gradient Inversion
+        Attacks and Defenses, 2021 (GradPrune, per-tensor quantile). https://arxiv.org/abs/2112.00059
+    """
+
+    p: float
+    nuisances: ClassVar[tuple[str, ...]] = ("threshold",)
+
+    def __post_init__(self) -> None:
+        _check_fraction("prune", self.p)
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        threshold = tree.mapped(lambda u: _quantile(u.abs(), self.p).view([1] * u.dim()), update)
+        observed = tree.mapped(lambda u, t: torch.where(u.abs() < t, torch.zeros_like(u), u), update, threshold)
+        return Release(observed, {"threshold": threshold})
+
+    def visible(self, observed: Tree) -> dict[str, Tree]:
+        threshold = {name: smallest_survivor(o) for name, o in observed.items()}
+        return {"threshold": threshold, "kept": tree.mapped(lambda o: o != 0, observed)}
+
+    def apply(self, update: Updates, side: Side) -> Updates | None:
+        """With the survivors in sight: theirs as they are, and of a zero only the excess over τ.
+
+        A candidate whose entry is below τ where a zero was seen explains it perfectly, so the excess is what
+        a matching loss should punish; it is continuous in the update, unlike the hard map.
+        """
+        if "threshold" not in side:
+            return None
+        threshold = side["threshold"]
+        if "kept" not in side:
+            return update.mapped(lambda u, t: torch.where(u.abs() < t, torch.zeros_like(u), u), threshold)
+        return update.mapped(lambda u, t, k: torch.where(k, u, u - u.clamp(-t, t)), threshold, side["kept"])
+
+    def after(self, density: EntryDensity, side: Side) -> EntryDensity | None:
+        if "threshold" not in side:
+            return None
+        own = len(density.others)
+
+        def log(u: Tensor, o: Tensor, *rest: Tensor) -> Tensor:
+            inner, t = rest[:own], rest[own]
+            return torch.where(o == 0, density.log_mass(u, -t, t, *inner), density.log(u, o, *inner))
+
+        def log_mass(u: Tensor, low: Tensor, high: Tensor, *rest: Tensor) -> Tensor:
+            inner, t = rest[:own], rest[own]
+            left = density.log_mass(u, torch.minimum(low, -t), torch.minimum(high, -t), *inner)
+            right = density.log_mass(u, torch.maximum(low, t), torch.maximum(high, t), *inner)
+            atom = torch.where((low < 0) & (high > 0), density.log_mass(u, -t, t, *inner), -math.inf)
+            return torch.logaddexp(torch.logaddexp(left, right), atom)
+
+        return EntryDensity(log, log_mass, (*density.others, side["threshold"]))
+
+    @classmethod
+    def neutral(cls) -> Self:
+        return cls(p=0.0)
+
+
+def smallest_survivor(observed: Tensor) -> Tensor:
+    """The smallest non-zero magnitude in each row of ``[M, …]``, as ``[M, 1, …]`` (0 where nothing survived)."""
+    size = observed.abs().flatten(1)
+    least = torch.where(size > 0, size, torch.inf).amin(1)
+    least = torch.where(least.isfinite(), least, torch.zeros_like(least))
+    return least.view(-1, *[1] * (observed.dim() - 1))
+
+
+def _log_odds(p: float) -> tuple[float, float]:
+    """``log(1 − p), log p``."""
+    return math.log1p(-p), math.log(p) if p else -math.inf
+
+
+def _quantile(values: Tensor, p: float) -> Tensor:
+    """The p-quantile by order statistics: ``torch.quantile`` refuses tensors above 16 million entries."""
+    if p == 0:
+        return values.new_zeros(())
+    flat = values.flatten()
+    rank = min(int(math.ceil(p * flat.numel())), flat.numel() - 1)
+    return flat.kthvalue(rank + 1).values
+
+
+def _check_fraction(part: str, p: float) -> None:
+    if not 0 <= p < 1:
+        raise DomainError(f"p must lie in [0, 1), got {p}", where=part)

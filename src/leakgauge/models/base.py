@@ -1,0 +1,64 @@
+"""What every network of this room is: a frozen value that builds a module for a domain."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import nn
+
+from leakgauge.errors import ModelError
+from leakgauge.expr import Part
+from leakgauge.types import Domain
+
+
+@dataclass(frozen=True, repr=False)
+class Network(Part):
+    """A network's architecture and initialisation, without weights; ``network(domain)`` makes those.
+
+    Inputs are records of the domain, images in [0, 1]; outputs are logits ``[B, classes]``. No
+    operation works in place, so the update can be differentiated twice. ``smallest`` is the least
+    height and width of an image, 0 for networks that take any shape.
+    """
+
+    smallest: ClassVar[int] = 0
+
+    def network(self, domain: Domain) -> nn.Module:
+        """The module, with fresh weights from the global generator (``build`` fixes the seed)."""
+        raise ModelError("is not a network by itself", where=repr(self), remedy="write a subclass with network()")
+
+    def images(self, domain: Domain) -> tuple[int, int, int]:
+        """Channels, height and width of the domain, if it has images that are large enough."""
+        if domain.kind != "image" or len(domain.shape) != 3:
+            raise ModelError(
+                f"takes images, not {domain.kind} records of shape {domain.shape}",
+                where=repr(self),
+                remedy="use mlp() or logistic()",
+            )
+        channels, height, width = domain.shape
+        if min(height, width) < self.smallest:
+            raise ModelError(
+                f"images of {height}x{width} are too small",
+                where=repr(self),
+                remedy=f"use images of at least {self.smallest}x{self.smallest}, or mlp()",
+            )
+        return channels, height, width
+
+
+def sequence(*layers: tuple[str, nn.Module]) -> nn.Sequential:
+    """Layers one after the other, each under its own name in the state dict."""
+    names = [name for name, _ in layers]
+    if len(set(names)) != len(names):
+        # an OrderedDict would silently drop a layer, as happened to conv6 of a published ConvNet
+        raise ModelError(f"two layers share a name in {names}", where="sequence", remedy="name every layer once")
+    return nn.Sequential(OrderedDict(layers))
+
+
+def at_least(part: Part, **sizes: int) -> None:
+    """Every named size is a positive whole number, or a ModelError that says which is not."""
+    for name, size in sizes.items():
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise ModelError(
+                f"{name} is {size!r}", where=repr(part), remedy=f"{name} must be a whole number, at least 1"
+            )

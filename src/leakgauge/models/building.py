@@ -1,0 +1,107 @@
+"""From a name, an expression or the user's own code to a module."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+from typing import Any
+
+import torch
+from torch import nn
+
+from leakgauge import expr
+from leakgauge.errors import LeakgaugeError, ModelError, nearest
+from leakgauge.models.base import Network
+from leakgauge.types import Domain
+
+_USERS = re.compile(r"(?<![\w'\"])[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+def build(name: str, domain: Domain, *, seed: int = 0, **options: Any) -> nn.Module:
+    """The module of a name (``mlp``), an expression (``mlp(width=100)``) or ``package.module:factory``.
+
+    Weights depend on ``seed`` alone, and the global generator is left as it was. ``options`` are the
+    arguments of a name or of the user's factory. The factory is called with ``domain`` if its signature
+    has that word, else without arguments, and must return an ``nn.Module``; a path may also name a module
+    that is already built, which is copied. A path imports the user's code.
+    """
+    with torch.random.fork_rng(devices=[]):
+        # imported before the seed is set: an import that draws numbers would otherwise shift the first build
+        imported = {path: _load(path) for path in _USERS.findall(name)}
+        # not torch.manual_seed, which would also reseed every accelerator
+        torch.default_generator.manual_seed(seed)
+        if name in imported:
+            return _users(name, imported[name], domain, options)
+        if name.isidentifier():
+            known = expr.names("model")
+            if name not in known:
+                raise ModelError(f"unknown model {name!r}", where="model", remedy=nearest(name, known))
+            made = _made(name, known[name], options)
+        elif options:
+            raise ModelError(
+                f"{name!r} already has its arguments, got also {', '.join(options)}",
+                where="model",
+                remedy="put all arguments into the expression",
+            )
+        else:
+            made = expr.parse(name, "model", where="model")
+        return _network(name, made, domain)
+
+
+def _made(name: str, maker: Any, options: dict[str, Any]) -> Any:
+    try:
+        inspect.signature(maker).bind(**options)
+    except TypeError as fault:
+        raise ModelError(
+            f"{name}: {fault}",
+            where="model",
+            remedy=f"its arguments are {', '.join(inspect.signature(maker).parameters)}",
+        ) from None
+    return maker(**options)
+
+
+def _network(name: str, made: Any, domain: Domain) -> nn.Module:
+    if isinstance(made, Network):
+        return made.network(domain)
+    if isinstance(made, nn.Module):  # an expression that called the user's own class
+        return made
+    raise ModelError(f"{name!r} is no model but {made!r}", where="model", remedy=_known())
+
+
+def _load(path: str) -> Any:
+    try:
+        return expr.load(path, where="model")
+    except LeakgaugeError:
+        raise
+    except Exception as fault:
+        raise ModelError(
+            f"its import raised {type(fault).__name__}: {fault}", where=path, remedy="mend the module"
+        ) from fault
+
+
+def _users(path: str, found: Any, domain: Domain, options: dict[str, Any]) -> nn.Module:
+    if isinstance(found, nn.Module):
+        return copy.deepcopy(found)
+    try:
+        if not callable(found):
+            raise ModelError(
+                f"is {type(found).__name__}", where=path, remedy="name a function that returns an nn.Module"
+            )
+        takes = "domain" in inspect.signature(found).parameters
+        model = found(**options, **({"domain": domain} if takes else {}))
+    except LeakgaugeError:
+        raise
+    except Exception as fault:
+        raise ModelError(
+            f"raised {type(fault).__name__}: {fault}",
+            where=path,
+            remedy="it is called with no arguments, or with domain",
+        ) from fault
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"returned {type(model).__name__}", where=path, remedy="return an nn.Module")
+    return model
+
+
+def _known() -> str:
+    return f"known: {', '.join(sorted(expr.names('model')))}"

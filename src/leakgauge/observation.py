@@ -1,0 +1,124 @@
+"""What the adversary sees: observed updates, model state, and what the threat model grants; nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from leakgauge.errors import ObservationError, nearest
+from leakgauge.task import ClientContext, Task
+from leakgauge.types import Records, Side, Threat, Tree
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: the observed update, the parameters it was computed at, the granted nuisances."""
+
+    observed: Tree
+    params: Tree
+    side: Side = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One client's rounds, and its labels if they are granted. ``batch`` is the number of examples per update."""
+
+    rounds: tuple[Round, ...]
+    batch: int
+    labels: Tensor | None = None
+
+
+def observe(
+    task: Task, records: Records, *, threat: Threat | None = None, seed: int = 0, rounds: Sequence[Tree] = ()
+) -> list[Observation]:
+    """Let clients with ``task.recipe.batch`` records each compute, protect and send their updates.
+
+    ``rounds`` are the parameters of further rounds in which the same records take part (default: one round at
+    the task's own parameters). Each release draws from its own generator, so that a client's update does not
+    depend on the others.
+    """
+    threat = threat or Threat()
+    if len(records) < task.recipe.batch:
+        raise ObservationError(
+            f"{len(records)} records do not fill a batch of {task.recipe.batch}",
+            where="observe",
+            remedy="give more records or a smaller batch",
+        )
+    seen = []
+    for client, batch in enumerate(records.batches(task.recipe.batch)):
+        states = rounds or (task.params,)
+        made = tuple(_round(task, batch, theta, threat, (seed, client, r)) for r, theta in enumerate(states))
+        labels = batch.labels if threat.labels == "known" else None
+        seen.append(Observation(made, len(batch), labels))
+    return seen
+
+
+def _round(task: Task, batch: Records, theta: Tree, threat: Threat, key: tuple[int, ...]) -> Round:
+    update = task.update(batch, theta)
+    generator = torch.Generator().manual_seed(mixed(*key))
+    released = task.protection.update.release(update, ClientContext(task, batch, theta), generator=generator)
+    return Round(released.observed, theta, threat.granted(released.side))
+
+
+def mixed(*key: int) -> int:
+    """One well-mixed 63-bit seed from several integers (splitmix64), so that nearby keys share nothing."""
+    state = 0
+    for part in key:
+        state = (state ^ (part & _ALL)) + 0x9E3779B97F4A7C15 & _ALL
+        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & _ALL
+        state = (state ^ state >> 27) * 0x94D049BB133111EB & _ALL
+        state ^= state >> 31
+    return state >> 1
+
+
+_ALL = 2**64 - 1
+
+
+def check(task: Task, observations: Sequence[Observation]) -> None:
+    """Refuse what cannot be attacked, with all problems at once."""
+    problems = [p for i, seen in enumerate(observations) for p in _problems(task, seen, f"observation {i}")]
+    if not observations:
+        problems = ["there is no observation to attack; give at least one"]
+    if problems:
+        more = f" (and {len(problems) - 5} more problems)" if len(problems) > 5 else ""
+        raise ObservationError("; ".join(problems[:5]) + more)
+
+
+def _problems(task: Task, seen: Observation, where: str) -> list[str]:
+    found: list[str] = []
+    if seen.batch < 1:
+        found.append(f"{where}: a batch of {seen.batch}; an update comes from at least one example")
+    labels = seen.labels
+    if labels is not None and labels.shape[0] != seen.batch:
+        found.append(f"{where}: {labels.shape[0]} labels for a batch of {seen.batch}; give one per example")
+    elif labels is not None and len(labels) and not (0 <= int(labels.min()) <= int(labels.max()) < task.domain.classes):
+        found.append(
+            f"{where}: labels span {int(labels.min())}..{int(labels.max())}; they must lie in "
+            f"0..{task.domain.classes - 1}"
+        )
+    for r, made in enumerate(seen.rounds):
+        found += _tree_problems(task.params, made.observed, f"{where}, round {r}")
+    return found
+
+
+def _tree_problems(params: Mapping[str, Tensor], observed: Tree, where: str) -> list[str]:
+    found = [
+        f"{where}: parameter {name!r} is missing from the update; send every trained parameter"
+        for name in params
+        if name not in observed
+    ]
+    for name, value in observed.items():
+        if name not in params:
+            found.append(f"{where}: the model has no parameter {name!r}; {nearest(name, params)}")
+        elif value.shape != params[name].shape:
+            found.append(
+                f"{where}: {name!r} has shape {tuple(value.shape)}, the model's has {tuple(params[name].shape)}; "
+                "give the update of this model"
+            )
+        elif not bool(value.isfinite().all()):
+            bad = int((~value.isfinite()).sum())
+            found.append(f"{where}: {name!r} has {bad} values that are NaN or infinite; drop that round or client")
+    return found

@@ -1,0 +1,221 @@
+"""Arithmetic on named tensors, and :class:`Batch`: the updates of N candidates.
+
+A likelihood never asks how an update is stored. It asks for ``⟨u, o⟩``, ``‖u‖²``, ``‖u − o‖²`` or a sum over
+entries, and a :class:`Leaf` answers for one tensor: :class:`Dense` from the materialised values, the ghost
+path's ``Factored`` (room ``adversary``) from layer inputs and output gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from leakgauge.types import Tree
+
+Entrywise = Callable[..., Tensor]
+
+
+def square(tree: Tree) -> Tensor:
+    """``‖u‖²`` over all tensors."""
+    return torch.stack([t.square().sum() for t in tree.values()]).sum()
+
+
+def norm(tree: Tree) -> Tensor:
+    """``‖u‖₂`` over all tensors."""
+    return square(tree).sqrt()
+
+
+def mapped(fn: Entrywise, *trees: Tree) -> dict[str, Tensor]:
+    """``fn`` tensor by tensor over trees with the same names."""
+    return {name: fn(*(tree[name] for tree in trees)) for name in trees[0]}
+
+
+class Stack(dict[str, Tensor]):
+    """M trees as one, each tensor ``[M, …]``; remembers ``‖o‖²``, which no candidate changes."""
+
+    @cached_property
+    def squares(self) -> dict[str, Tensor]:
+        """``‖o‖²`` of each tensor, ``[M]``."""
+        return {name: value.flatten(1).square().sum(1) for name, value in self.items()}
+
+
+def stacked(trees: Sequence[Tree]) -> Stack:
+    """M trees as one, each tensor ``[M, …]``."""
+    return Stack({name: torch.stack([tree[name] for tree in trees]) for name in trees[0]})
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Which observation each candidate belongs to: ``counts[m]`` candidates for observation m, in order."""
+
+    counts: tuple[int, ...]
+
+    @cached_property
+    def even(self) -> int | None:
+        """The common count, if there is one."""
+        return self.counts[0] if len(set(self.counts)) == 1 else None
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts)
+
+    def segments(self) -> Iterator[tuple[int, slice]]:
+        """Every observation that has candidates, with their places."""
+        start = 0
+        for row, count in enumerate(self.counts):
+            if count:
+                yield row, slice(start, start + count)
+            start += count
+
+    def rows(self, device: torch.device | None = None) -> Tensor:
+        """The observation of each candidate, ``[N]``."""
+        return torch.repeat_interleave(torch.tensor(self.counts, device=device))
+
+
+class Leaf(Protocol):
+    """One tensor of the updates of N candidates. Everything returned is ``[N]``."""
+
+    def square(self) -> Tensor: ...
+    def dot(self, observed: Tensor, sharing: Sharing) -> Tensor: ...
+    def distance(self, observed: Tensor, sharing: Sharing) -> Tensor: ...
+    def entries(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Tensor: ...
+    def scaled(self, factor: Tensor) -> Leaf: ...
+    def dense(self) -> Dense: ...
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A materialised leaf: ``value`` is ``[N, …]``."""
+
+    value: Tensor
+
+    def square(self) -> Tensor:
+        return self.value.flatten(1).square().sum(1)
+
+    def dot(self, observed: Tensor, sharing: Sharing) -> Tensor:
+        return self.entries(torch.mul, (observed,), sharing)
+
+    def distance(self, observed: Tensor, sharing: Sharing) -> Tensor:
+        return self.entries(lambda u, o: (u - o).square(), (observed,), sharing)
+
+    def entries(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Tensor:
+        return self.mapped(fn, others, sharing).value.flatten(1).sum(1)
+
+    def mapped(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Dense:
+        """``fn(u_e, other_e, …)``, each candidate with the row of its observation."""
+        count = sharing.even
+        if count == 1:
+            return Dense(fn(self.value, *others))
+        if count is not None:
+            value = self.value.unflatten(0, (len(sharing.counts), count))
+            return Dense(fn(value, *(o.unsqueeze(1) for o in others)).flatten(0, 1))
+        return Dense(torch.cat([fn(self.value[at], *(o[row] for o in others)) for row, at in sharing.segments()]))
+
+    def scaled(self, factor: Tensor) -> Dense:
+        return Dense(self.value * factor.view(-1, *[1] * (self.value.dim() - 1)))
+
+    def dense(self) -> Dense:
+        return self
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A leaf seen through an entrywise map; the map is applied when entries are asked for."""
+
+    base: Leaf
+    fn: Entrywise
+    others: tuple[Tensor, ...]
+    sharing: Sharing
+
+    def square(self) -> Tensor:
+        return self.entries(torch.square, (), self.sharing)
+
+    def dot(self, observed: Tensor, sharing: Sharing) -> Tensor:
+        return self.entries(torch.mul, (observed,), sharing)
+
+    def distance(self, observed: Tensor, sharing: Sharing) -> Tensor:
+        return self.entries(lambda u, o: (u - o).square(), (observed,), sharing)
+
+    def entries(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Tensor:
+        own = len(self.others)
+        return self.base.entries(
+            lambda u, *rest: fn(self.fn(u, *rest[:own]), *rest[own:]), (*self.others, *others), sharing
+        )
+
+    def scaled(self, factor: Tensor) -> Leaf:
+        # a factor per candidate does not commute with a general map: form the entries first
+        return self.dense().scaled(factor)
+
+    def dense(self) -> Dense:
+        return self.base.dense().mapped(self.fn, self.others, self.sharing)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The updates of N candidates (see :class:`leakgauge.types.Updates`), as one leaf per tensor."""
+
+    leaves: Mapping[str, Leaf]
+    sharing: Sharing
+
+    @classmethod
+    def of(cls, update: Tree, counts: Sequence[int] | None = None) -> Batch:
+        """Materialised updates ``[N, …]``; by default each has an observation of its own."""
+        total = len(next(iter(update.values())))
+        return cls(
+            {name: Dense(value) for name, value in update.items()}, Sharing(tuple(counts or (1,) * total))
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.leaves)
+
+    def _stack(self, ask: Callable[[str, Leaf], Tensor]) -> Tensor:
+        return torch.stack([ask(name, leaf) for name, leaf in self.leaves.items()], dim=1)
+
+    def square(self) -> Tensor:
+        return self._stack(lambda _, leaf: leaf.square())
+
+    def dot(self, observed: Tree) -> Tensor:
+        return self._stack(lambda name, leaf: leaf.dot(observed[name], self.sharing))
+
+    def received(self, observed: Tree) -> Tensor:
+        squares = observed.squares if isinstance(observed, Stack) else Stack(observed).squares
+        rows = self.sharing.rows(next(iter(observed.values())).device)
+        return torch.stack([squares[name] for name in self.names], dim=1)[rows]
+
+    def distance(self, observed: Tree) -> Tensor:
+        return self._stack(lambda name, leaf: leaf.distance(observed[name], self.sharing))
+
+    def entries(self, fn: Entrywise, *others: Tree) -> Tensor:
+        return self._stack(lambda name, leaf: leaf.entries(fn, [o[name] for o in others], self.sharing))
+
+    def scaled(self, factor: Tensor) -> Batch:
+        columns = factor.unbind(1) if factor.dim() == 2 else [factor] * len(self.leaves)
+        return self._with(
+            {name: leaf.scaled(s) for (name, leaf), s in zip(self.leaves.items(), columns, strict=True)}
+        )
+
+    def mapped(self, fn: Entrywise, *others: Tree) -> Batch:
+        return self._with(
+            {
+                name: leaf.mapped(fn, [o[name] for o in others], self.sharing)
+                if isinstance(leaf, Dense)
+                else Mapped(leaf, fn, tuple(o[name] for o in others), self.sharing)
+                for name, leaf in self.leaves.items()
+            }
+        )
+
+    def only(self, names: Sequence[str]) -> Batch:
+        return self._with({name: self.leaves[name] for name in names})
+
+    def dense(self) -> dict[str, Tensor]:
+        """The materialised updates, ``[N, …]``."""
+        return {name: leaf.dense().value for name, leaf in self.leaves.items()}
+
+    def _with(self, leaves: Mapping[str, Leaf]) -> Batch:
+        return Batch(leaves, self.sharing)
