@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, Optional
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from leakgauge import bounds
 from leakgauge.errors import DomainError
@@ -26,6 +27,12 @@ Method = Annotated[str, typer.Option(help="auto, exact, rdp or pld.")]
 Unit = Annotated[str, typer.Option(help="What is protected: record or client.")]
 Relation = Annotated[str, typer.Option(help="add-or-remove or replace.")]
 Rounds = Annotated[int, typer.Option(help="Rounds the client takes part in.")]
+# Optional: typer reads the union | only from 0.12.4 on
+OptionalDim = Annotated[Optional[int], typer.Option(help="p, the number of parameters.")]  # noqa: UP045
+Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clipped one by one: 10,20,30.")]  # noqa: UP045
+OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or --sigma and --clip.")]  # noqa: UP045
+OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
+OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -33,13 +40,19 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 def gaussian(
     sigma: Sigma,
     clip: Clip,
-    dim: Annotated[int | None, typer.Option(help="p, the number of parameters of the update.")] = None,
-    layers: Annotated[str | None, typer.Option(help="Dimensions of layers clipped one by one: 10,20,30.")] = None,
+    dim: OptionalDim = None,
+    layers: Layers = None,
     group: Annotated[int, typer.Option(help="L, for a mean of L clipped records with noise sigma/L.")] = 1,
     keep: Annotated[float, typer.Option(help="Probability that random pruning keeps a coordinate.")] = 1.0,
     rounds: Rounds = 1,
     as_printed: Annotated[bool, typer.Option(help="The paper's theorem as printed (its tail doubled).")] = False,
-    as_json: AsJson = False,
+    as_json: # Optional: typer reads the union | only from 0.12.4 on
+OptionalDim = Annotated[Optional[int], typer.Option(help="p, the number of parameters.")]  # noqa: UP045
+Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clipped one by one: 10,20,30.")]  # noqa: UP045
+OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or --sigma and --clip.")]  # noqa: UP045
+OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
+OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
+AsJson = False,
 ) -> None:
     """Bayes capacity of Gaussian noise on a clipped update."""
     inputs = {"sigma": sigma, "clip": clip, "dim": dim, "layers": layers, "group": group, "keep": keep}
@@ -65,7 +78,13 @@ def vmf(
     kappa: Annotated[float, typer.Option(help="Concentration of the noise.")],
     dim: Dim,
     rounds: Rounds = 1,
-    as_json: AsJson = False,
+    as_json: # Optional: typer reads the union | only from 0.12.4 on
+OptionalDim = Annotated[Optional[int], typer.Option(help="p, the number of parameters.")]  # noqa: UP045
+Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clipped one by one: 10,20,30.")]  # noqa: UP045
+OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or --sigma and --clip.")]  # noqa: UP045
+OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
+OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
+AsJson = False,
 ) -> None:
     """Bayes capacity of von Mises-Fisher noise on an update scaled to the sphere."""
     logs = {"sphere": bounds.log_capacity_vmf(dim, kappa)}
@@ -79,7 +98,13 @@ def laplace(
     clip: Annotated[float, typer.Option(help="R, the L1 clipping norm.")],
     dim: Dim,
     rounds: Rounds = 1,
-    as_json: AsJson = False,
+    as_json: # Optional: typer reads the union | only from 0.12.4 on
+OptionalDim = Annotated[Optional[int], typer.Option(help="p, the number of parameters.")]  # noqa: UP045
+Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clipped one by one: 10,20,30.")]  # noqa: UP045
+OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or --sigma and --clip.")]  # noqa: UP045
+OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
+OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
+AsJson = False,
 ) -> None:
     """Bayes capacity of Laplace noise on an update clipped in L1."""
     logs = {"L1 ball": bounds.log_capacity_laplace(dim, clip, scale)}
@@ -96,7 +121,13 @@ def epsilon(
     method: Method = "auto",
     unit: Unit = "record",
     relation: Relation = "add-or-remove",
-    as_json: AsJson = False,
+    as_json: # Optional: typer reads the union | only from 0.12.4 on
+OptionalDim = Annotated[Optional[int], typer.Option(help="p, the number of parameters.")]  # noqa: UP045
+Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clipped one by one: 10,20,30.")]  # noqa: UP045
+OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or --sigma and --clip.")]  # noqa: UP045
+OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
+OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
+AsJson = False,
 ) -> None:
     """ε of Gaussian noise over subsampled steps."""
     options: Any = {"delta": delta, "rate": rate, "steps": steps, "method": method, "unit": unit, "relation": relation}
@@ -112,7 +143,13 @@ def sigma(
     method: Method = "auto",
     unit: Unit = "record",
     relation: Relation = "add-or-remove",
-    as_json: AsJson = False,
+    as_json: # Optional: typer reads the union | only from 0.12.4 on
+OptionalDim = Annotated[Optional[int], typer.Option(help="p, the number of parameters.")]  # noqa: UP045
+Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clipped one by one: 10,20,30.")]  # noqa: UP045
+OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or --sigma and --clip.")]  # noqa: UP045
+OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
+OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
+AsJson = False,
 ) -> None:
     """The smallest noise multiplier that keeps ε."""
     options: Any = {"delta": delta, "rate": rate, "steps": steps, "method": method, "unit": unit, "relation": relation}
@@ -122,11 +159,17 @@ def sigma(
 @app.command()
 def robustness(
     kappa: Annotated[float, typer.Option(help="Success of the best guess without an observation (upper limit).")],
-    mu: Annotated[float | None, typer.Option(help="μ of one round; or give --sigma and --clip.")] = None,
-    sigma: Annotated[float | None, typer.Option(help="Standard deviation of the noise.")] = None,
-    clip: Annotated[float | None, typer.Option(help="R, the clipping norm.")] = None,
+    mu: OptionalMu = None,
+    sigma: OptionalSigma = None,
+    clip: OptionalClip = None,
     rounds: Rounds = 1,
-    as_json: AsJson = False,
+    as_json: # Optional: typer reads the union | only from 0.12.4 on
+OptionalDim = Annotated[Optional[int], typer.Option(help="p, the number of parameters.")]  # noqa: UP045
+Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clipped one by one: 10,20,30.")]  # noqa: UP045
+OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or --sigma and --clip.")]  # noqa: UP045
+OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
+OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
+AsJson = False,
 ) -> None:
     """Ceiling on the probability of reconstructing a record within the threshold of κ."""
     if mu is not None and sigma is None and clip is None:
@@ -144,7 +187,7 @@ def robustness(
         "compared with": found.reference,
         "rounds": found.rounds,
     }
-    _print("robustness", rows, {"bound": "robustness", **vars(found), "formula": found.bound}, as_json)
+    _print("robustness", rows, {**vars(found), "bound": "robustness", "formula": found.bound}, as_json)
 
 
 def _dimensions(text: str) -> list[int]:
@@ -176,7 +219,7 @@ def _capacities(
         "bound": bound,
         "inputs": {**inputs, "rounds": rounds},
         "log_capacity": totals,
-        "capacity": {name: value if math.isfinite(value) else None for name, value in _exps(totals).items()},
+        "capacity": {name: _exp(value) if value < 709 else None for name, value in totals.items()},
         **(extra or {}),
     }
     _print(bound, rows, data, as_json)
@@ -184,10 +227,6 @@ def _capacities(
 
 def _exp(value: float) -> float:
     return math.exp(value) if value < 709 else math.inf
-
-
-def _exps(logs: dict[str, float]) -> dict[str, float]:
-    return {name: _exp(value) for name, value in logs.items()}
 
 
 def _privacy(found: bounds.Privacy, as_json: bool) -> None:
@@ -202,5 +241,5 @@ def _print(title: str, rows: dict[str, Any], data: dict[str, Any], as_json: bool
     table = Table(title=title, show_header=False)
     for name, value in rows.items():
         shown = "beyond float64: see the log" if value == math.inf else value
-        table.add_row(name, f"{shown:.12g}" if isinstance(shown, float) else str(shown))
+        table.add_row(Text(name), Text(f"{shown:.12g}" if isinstance(shown, float) else str(shown)))
     Console().print(table)
