@@ -16,7 +16,7 @@ from leakgauge.mechanisms.vmf_math import (
     log_normaliser,
     log_peak,
     mean_resultant,
-    uniform_quantile,
+    uniform_cap,
 )
 from leakgauge.testing.references import relative_error, vmf_log_capacity, vmf_log_capacity_bessel
 
@@ -100,10 +100,12 @@ def test_normaliser_in_the_plane() -> None:
     assert log_normaliser(2, 3.0) == pytest.approx(math.log(2 * math.pi * special.i0(3.0)))
 
 
-def test_uniform_quantile() -> None:
-    assert uniform_quantile(3, 0.25) == pytest.approx(0.5)  # Archimedes: the height of a cap is uniform
-    assert uniform_quantile(3, 0.75) == pytest.approx(-0.5)
-    assert uniform_quantile(10**7, 0.01) == pytest.approx(stats.norm.isf(0.01) / math.sqrt(10**7), rel=1e-5)
+def test_uniform_cap() -> None:
+    assert math.cos(uniform_cap(3, 0.25)) == pytest.approx(0.5)  # Archimedes: the height of a cap is uniform
+    assert math.cos(uniform_cap(3, 0.75)) == pytest.approx(-0.5)
+    assert uniform_cap(2, 1e-12) == pytest.approx(math.pi * 1e-12, rel=1e-9)  # on the circle, so is the angle
+    high = math.cos(uniform_cap(10**7, 0.01))
+    assert high == pytest.approx(stats.norm.isf(0.01) / math.sqrt(10**7), rel=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ References:
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -76,7 +77,10 @@ def gram(update_of: UpdateOf, x: Tensor, *, chunk: int = 16) -> Tensor:
         return torch.as_tensor(pull(moved)[0])
 
     basis = torch.eye(point.numel(), dtype=point.dtype, device=point.device)
-    rows = vmap(row, chunk_size=guards.count(chunk, "chunk", _FORMULA))(basis).double()
+    with warnings.catch_warnings():
+        # torch 2.13 loads its forward-mode rules by a function that it has deprecated itself
+        warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=DeprecationWarning)
+        rows = vmap(row, chunk_size=guards.count(chunk, "chunk", _FORMULA))(basis).double()
     if not torch.isfinite(rows).all():
         raise DomainError("the Jacobian of the update must be finite, got NaN or infinity", where=_FORMULA)
     return (rows + rows.T) / 2

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from leakgauge import guards
-from leakgauge.mechanisms.vmf_math import uniform_quantile
+from leakgauge.mechanisms.vmf_math import uniform_cap
 from leakgauge.special import Array, legendre
 
 _FORMULA = "von Mises-Fisher ceiling"
@@ -33,7 +33,7 @@ def vmf_success(kappa: float, dim: int, concentration: float) -> float:
 
     peak = _peak(p, c)
     low, high = _span(log_density, peak, p)
-    edge = min(max(math.acos(uniform_quantile(p, kappa)), low), high)
+    edge = min(max(uniform_cap(p, kappa), low), high)
     top = float(log_density(np.array(peak)))
     inside = _integral(lambda t: np.exp(log_density(t) - top), low, edge)
     outside = _integral(lambda t: np.exp(log_density(t) - top), edge, high)

@@ -46,13 +46,7 @@ def gaussian(
     keep: Annotated[float, typer.Option(help="Probability that random pruning keeps a coordinate.")] = 1.0,
     rounds: Rounds = 1,
     as_printed: Annotated[bool, typer.Option(help="The paper's theorem as printed (its tail doubled).")] = False,
-    as_json: # Optional: typer reads the union | only from 0.12.4 on
-OptionalDim = Annotated[Optional[int], typer.Option(help="p, the number of parameters.")]  # noqa: UP045
-Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clipped one by one: 10,20,30.")]  # noqa: UP045
-OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or --sigma and --clip.")]  # noqa: UP045
-OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
-OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
-AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Bayes capacity of Gaussian noise on a clipped update."""
     inputs = {"sigma": sigma, "clip": clip, "dim": dim, "layers": layers, "group": group, "keep": keep}
@@ -78,13 +72,7 @@ def vmf(
     kappa: Annotated[float, typer.Option(help="Concentration of the noise.")],
     dim: Dim,
     rounds: Rounds = 1,
-    as_json: # Optional: typer reads the union | only from 0.12.4 on
-OptionalDim = Annotated[Optional[int], typer.Option(help="p, the number of parameters.")]  # noqa: UP045
-Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clipped one by one: 10,20,30.")]  # noqa: UP045
-OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or --sigma and --clip.")]  # noqa: UP045
-OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
-OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
-AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Bayes capacity of von Mises-Fisher noise on an update scaled to the sphere."""
     logs = {"sphere": bounds.log_capacity_vmf(dim, kappa)}
@@ -98,13 +86,7 @@ def laplace(
     clip: Annotated[float, typer.Option(help="R, the L1 clipping norm.")],
     dim: Dim,
     rounds: Rounds = 1,
-    as_json: # Optional: typer reads the union | only from 0.12.4 on
-OptionalDim = Annotated[Optional[int], typer.Option(help="p, the number of parameters.")]  # noqa: UP045
-Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clipped one by one: 10,20,30.")]  # noqa: UP045
-OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or --sigma and --clip.")]  # noqa: UP045
-OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
-OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
-AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Bayes capacity of Laplace noise on an update clipped in L1."""
     logs = {"L1 ball": bounds.log_capacity_laplace(dim, clip, scale)}
@@ -121,13 +103,7 @@ def epsilon(
     method: Method = "auto",
     unit: Unit = "record",
     relation: Relation = "add-or-remove",
-    as_json: # Optional: typer reads the union | only from 0.12.4 on
-OptionalDim = Annotated[Optional[int], typer.Option(help="p, the number of parameters.")]  # noqa: UP045
-Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clipped one by one: 10,20,30.")]  # noqa: UP045
-OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or --sigma and --clip.")]  # noqa: UP045
-OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
-OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
-AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """ε of Gaussian noise over subsampled steps."""
     options: Any = {"delta": delta, "rate": rate, "steps": steps, "method": method, "unit": unit, "relation": relation}
@@ -143,13 +119,7 @@ def sigma(
     method: Method = "auto",
     unit: Unit = "record",
     relation: Relation = "add-or-remove",
-    as_json: # Optional: typer reads the union | only from 0.12.4 on
-OptionalDim = Annotated[Optional[int], typer.Option(help="p, the number of parameters.")]  # noqa: UP045
-Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clipped one by one: 10,20,30.")]  # noqa: UP045
-OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or --sigma and --clip.")]  # noqa: UP045
-OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
-OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
-AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """The smallest noise multiplier that keeps ε."""
     options: Any = {"delta": delta, "rate": rate, "steps": steps, "method": method, "unit": unit, "relation": relation}
@@ -163,13 +133,7 @@ def robustness(
     sigma: OptionalSigma = None,
     clip: OptionalClip = None,
     rounds: Rounds = 1,
-    as_json: # Optional: typer reads the union | only from 0.12.4 on
-OptionalDim = Annotated[Optional[int], typer.Option(help="p, the number of parameters.")]  # noqa: UP045
-Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clipped one by one: 10,20,30.")]  # noqa: UP045
-OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or --sigma and --clip.")]  # noqa: UP045
-OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
-OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
-AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Ceiling on the probability of reconstructing a record within the threshold of κ."""
     if mu is not None and sigma is None and clip is None:

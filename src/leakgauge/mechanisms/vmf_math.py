@@ -80,16 +80,17 @@ def log_density(cosine: float, dim: int, kappa: float) -> float:
     return log_peak(dim, kappa) - kappa * (1 - cosine) - log_sphere_area(dim)
 
 
-def uniform_quantile(dim: int, mass: float) -> float:
-    """The cosine c with ``P(⟨m, y⟩ ≥ c) = mass`` for y uniform on the sphere (p ≥ 2)."""
+def uniform_cap(dim: int, mass: float) -> float:
+    """The angle θ with ``P(angle to m ≤ θ) = mass`` for y uniform on the sphere (p ≥ 2).
+
+    ``sin²(θ/2)`` has the law Beta((p−1)/2, (p−1)/2); as an angle, a tiny cap keeps its digits.
+    """
     guards.count(dim, "dim", _FORMULA, least=2)
-    guards.probability(mass, "mass", _FORMULA)
+    share = guards.probability(mass, "mass", _FORMULA)
+    if share > 0.5:
+        return math.pi - uniform_cap(dim, 1 - share)
     half = (dim - 1) / 2
-    return (
-        float(2 * special.betaincinv(half, half, 1 - mass) - 1)
-        if mass > 0.5
-        else float(1 - 2 * special.betaincinv(half, half, mass))
-    )
+    return 2 * math.asin(math.sqrt(float(special.betaincinv(half, half, share))))
 
 
 def _arguments(dim: int, kappa: float) -> tuple[int, float]:
