@@ -20,7 +20,7 @@ def channel(rng: np.random.Generator, secrets: int, observations: int) -> Channe
     return Channel(matrix)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=1500)
 @given(SEEDS, SIZES, SIZES, SIZES)
 def test_leakage_lies_between_one_and_the_capacity(seed: int, secrets: int, observations: int, guesses: int) -> None:
     rng = np.random.default_rng(seed)

@@ -79,7 +79,7 @@ def test_relative_precision_near_one() -> None:
         assert log_capacity_gaussian(1, a, 1.0) == pytest.approx(math.log1p(a * math.sqrt(2 / math.pi)), rel=1e-13)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=700)
 @given(DIMS, RATIOS, st.floats(1.001, 3.0))
 def test_monotone_and_at_least_one(dim: int, ratio: float, more: float) -> None:
     here = log_capacity_gaussian(dim, ratio, 1.0)

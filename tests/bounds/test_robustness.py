@@ -61,7 +61,7 @@ def test_rounds_compose_like_root_t(kappa: float, mu: float, rounds: int) -> Non
     assert several.value >= mu_ceiling(kappa, mu).value >= kappa * (1 - 1e-12)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.floats(1e-4, 0.9), st.floats(0.05, 4.0))
 def test_every_point_of_the_profile_lies_above_the_exact_ceiling(kappa: float, mu: float) -> None:
     """(ε, δ) forgets part of the trade-off: its best point comes close to, never below, the Gaussian ceiling."""

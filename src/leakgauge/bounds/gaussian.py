@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
 from leakgauge import guards
 from leakgauge.errors import DomainError
@@ -45,14 +46,7 @@ def log_capacity_gaussian(dim: int, clip: float, sigma: float, *, group: int = 1
         as_printed: the theorem as printed, whose coefficient 2/Γ(p/2)… doubles the tail: its proof carries the ½
             that the theorem lost (at R = 0 it gives 2). For comparison only.
     """
-    p = guards.count(dim, "dim", _FORMULA)
-    a = ratio(clip, sigma, group)
-    log_c = float(log_ball_capacity(np.array([float(p)]), a)[0])
-    if not as_printed:
-        return log_c
-    # printed = 2·tail + ball = 2C − ball
-    log_ball = _log_ball(p, a)
-    return log_c + math.log1p(-math.expm1(min(log_ball - log_c, 0.0)))
+    return float(_log_capacities([dim], [clip], sigma, group, as_printed)[0])
 
 
 @dataclass(frozen=True)
@@ -78,17 +72,12 @@ def log_capacity_layers(
     """
     if not dims:
         raise DomainError("layers must be a non-empty list of dimensions, got []", where=_FORMULA)
-    clips = [float(clip)] * len(dims) if isinstance(clip, int | float) else [float(c) for c in clip]
+    clips = [float(c) for c in clip] if isinstance(clip, Sequence) else [float(clip)] * len(dims)
     if len(clips) != len(dims):
         raise DomainError(f"clip must be one radius or one per layer ({len(dims)}), got {len(clips)}", where=_FORMULA)
-    layers = [
-        log_capacity_gaussian(d, c, sigma, group=group, as_printed=as_printed) for d, c in zip(dims, clips, strict=True)
-    ]
-    whole = [
-        log_capacity_gaussian(sum(dims), radius, sigma, group=group, as_printed=as_printed)
-        for radius in (math.hypot(*clips), math.fsum(clips))
-    ]
-    return LayerCapacity(math.fsum(layers), *whole)
+    radii = [*clips, math.hypot(*clips), math.fsum(clips)]
+    *layers, sqrt_ball, sum_ball = _log_capacities([*dims, sum(dims), sum(dims)], radii, sigma, group, as_printed)
+    return LayerCapacity(math.fsum(layers), float(sqrt_ball), float(sum_ball))
 
 
 def log_capacity_box(dim: int, clip: float, sigma: float) -> float:
@@ -111,18 +100,28 @@ def ratio(clip: float, sigma: float, group: int = 1, formula: str = _FORMULA) ->
     return a
 
 
-def log_ball_capacity(p: Array, a: float) -> Array:
-    """``log C(p, a)`` for an array of real p ≥ 0 (real, so that sums over p may become integrals)."""
+def _log_capacities(dims: Sequence[int], clips: Sequence[float], sigma: float, group: int, as_printed: bool) -> Array:
+    p = np.array([guards.count(d, "dim", _FORMULA) for d in dims], dtype=np.float64)
+    a = np.array([ratio(c, sigma, group) for c in clips])
+    logs = log_ball_capacity(p, a)
+    if as_printed:  # 2·tail + ball = 2C − ball, with ball = a^p / (2^{p/2} Γ(p/2 + 1))
+        log_ball = special.xlogy(p, a) - p / 2 * math.log(2) - special.gammaln(p / 2 + 1)
+        logs += np.log1p(-np.expm1(np.minimum(log_ball - logs, 0.0)))
+    return logs
+
+
+def log_ball_capacity(p: Array, a: Array) -> Array:
+    """``log C(p, a)``, entry by entry, for real p ≥ 0 (real, so that sums over p may become integrals)."""
     result = np.zeros(p.shape)
-    near = (p > 0) & (a * np.sqrt(p + 1) < 0.5) & (a > 0)
-    far = (p > 0) & ~near & (a > 0)
-    for where, formula in ((near, _near_one), (far, _far_from_one)):
+    some = (p > 0) & (a > 0)
+    near = a * np.sqrt(p + 1) < 0.5
+    for where, formula in ((some & near, _near_one), (some & ~near, _far_from_one)):
         if where.any():
-            result[where] = formula(p[where], a)
+            result[where] = formula(p[where], a[where])
     return result
 
 
-def _far_from_one(p: Array, a: float) -> Array:
+def _far_from_one(p: Array, a: Array) -> Array:
     """With t* the mode of ``t (t + a)^p e^{−t²/2}`` and ``t* = √(p+1) (1 − d)``, the mode without shift being √(p+1):
 
     ``log C = p log(1 + a/t*) + (p+1) (log(1−d) + d − d²/2) + log(∫ numerator / its peak) − log(∫ denominator / …)``.
@@ -140,7 +139,7 @@ def _far_from_one(p: Array, a: float) -> Array:
     return np.asarray(shift + np.log(numerator) - _log_denominator(p))
 
 
-def _near_one(p: Array, a: float) -> Array:
+def _near_one(p: Array, a: Array) -> Array:
     """``log(1 + E[(1 + a/X)^p − 1])`` with X of the chi law of p + 2 degrees: exact relatively as C → 1."""
     peak = np.sqrt(p + 1)
     low = np.maximum(-_REACH, -peak)
@@ -148,13 +147,13 @@ def _near_one(p: Array, a: float) -> Array:
     u = low[:, None] + (_REACH - low)[:, None] * (x + 1) / 2
     t = peak[:, None] + u
     log_chi = (p + 1)[:, None] * log1pmx(u / peak[:, None]) - u * u / 2 - _log_denominator(p)[:, None]
-    gain = p[:, None] * np.log1p(a / t)
+    gain = p[:, None] * np.log1p(a[:, None] / t)
     small = np.expm1(np.minimum(gain, 1.0)) * np.exp(log_chi)
     large = np.exp(np.minimum(gain + log_chi, 300.0)) - np.exp(log_chi)  # where expm1 alone might overflow
     return np.log1p(np.where(gain < 1, small, large) @ weights * (_REACH - low) / 2)
 
 
-def shifted_mode(p: Array, a: float) -> Array:
+def shifted_mode(p: Array, a: Array) -> Array:
     """The root t ≥ 1 of ``t − 1/t − p/(t + a) = 0``, increasing with slope in [1, 3]: Newton from above or below."""
     t = np.maximum(2 * (p + 1) / (a + np.hypot(a, 2 * np.sqrt(p + 1))), 1.0)
     for _ in range(8):
@@ -167,8 +166,3 @@ def _log_denominator(p: Array) -> Array:
     """``log(2^{p/2} Γ(p/2 + 1) / max_t t^{p+1} e^{−t²/2})``; tends to ½ log π."""
     z = p / 2
     return np.asarray(0.5 * math.log(math.pi) + 0.5 - (z + 0.5) * np.log1p(1 / (2 * z)) + stirling_tail(z))
-
-
-def _log_ball(p: int, a: float) -> float:
-    """``log(a^p / (2^{p/2} Γ(p/2 + 1)))``, the share of observations inside the ball."""
-    return p * math.log(a) - p / 2 * math.log(2) - math.lgamma(p / 2 + 1) if a > 0 else -math.inf

@@ -43,7 +43,10 @@ def log_capacity_pruned(dim: int, clip: float, sigma: float, keep: float, *, gro
     else:
         k = np.linspace(low, high, 129)
         step = (high - low) / 128
-    return max(0.0, float(special.logsumexp(_log_binomial(k, p, q) + log_ball_capacity(k, a))) + math.log(step))
+    return max(
+        0.0,
+        float(special.logsumexp(_log_binomial(k, p, q) + log_ball_capacity(k, np.full(k.shape, a)))) + math.log(step),
+    )
 
 
 def log_capacity_sparse(dim: int, kept: int, clip: float, sigma: float) -> float:

@@ -99,7 +99,7 @@ def _around_ball(p: int, a: float, draws: int, rng: np.random.Generator) -> tupl
     That density is a mixture of uniform laws on balls of radius ``T + a``, with T of density
     ``∝ t e^{−t²/2} (t + a)^p``; log-concave with curvature ≥ 1, it is drawn by rejection from ``N(t*, 1)``.
     """
-    mode = float(shifted_mode(np.array([float(p)]), a)[0])
+    mode = float(shifted_mode(np.array([float(p)]), np.array([a]))[0])
     t = np.empty(0)
     while t.size < draws:
         u = rng.standard_normal(2 * draws + 16)
