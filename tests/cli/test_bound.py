@@ -35,6 +35,8 @@ def test_gaussian_table_and_json() -> None:
 def test_gaussian_options() -> None:
     common = ["gaussian", "--sigma", "0.5", "--clip", "1"]
     layers = as_json(*common, "--layers", "2,2")["capacity"]
+    assert list(layers) == ["product", "sqrt_ball", "sum_ball"]
+    assert "√layers ball" in run.invoke(app, [*common, "--layers", "2,2"]).stdout
     assert list(layers.values()) == pytest.approx([30.32, 40.50, 104.6], rel=1e-3)
     assert as_json(*common, "--dim", "2", "--as-printed")["capacity"]["ball"] == pytest.approx(9.0133, abs=1e-4)
     one, three = (as_json(*common, "--dim", "5", "--rounds", t)["log_capacity"]["ball"] for t in ("1", "3"))
@@ -54,7 +56,9 @@ def test_a_capacity_beyond_float64() -> None:
 def test_vmf_and_laplace() -> None:
     found = as_json("vmf", "--kappa", "1", "--dim", "3")
     assert found["log_capacity"]["sphere"] == pytest.approx(0.838560638428804)
-    assert as_json("laplace", "--scale", "0.5", "--clip", "1", "--dim", "1")["capacity"]["L1 ball"] == pytest.approx(3)
+    assert found["epsilon_at_distance_2"] == 2
+    assert "metric privacy" in run.invoke(app, ["vmf", "--kappa", "1", "--dim", "3"]).stdout
+    assert as_json("laplace", "--scale", "0.5", "--clip", "1", "--dim", "1")["capacity"]["l1_ball"] == pytest.approx(3)
 
 
 def test_epsilon_and_back() -> None:

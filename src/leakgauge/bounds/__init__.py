@@ -4,7 +4,6 @@ Capacities are natural logs, since they overflow at once in the dimension of a n
 """
 
 from leakgauge.bounds.accounting import Privacy, epsilon_of, sigma_of
-from leakgauge.bounds.best_guess import BestGuess, best_guess, best_guess_by_pairs, lower_limit, upper_limit
 from leakgauge.bounds.capacity import compose, log_capacity_vmf, repeat, success_ceiling
 from leakgauge.bounds.channels import (
     Channel,
@@ -24,6 +23,7 @@ from leakgauge.bounds.epsilon import (
 )
 from leakgauge.bounds.fisher import AverageError, Indicator, cramer_rao, gram, van_trees
 from leakgauge.bounds.gaussian import LayerCapacity, log_capacity_box, log_capacity_gaussian, log_capacity_layers
+from leakgauge.bounds.guesses import BestGuess, best_guess, best_guess_by_pairs, lower_limit, upper_limit
 from leakgauge.bounds.laplace import log_capacity_laplace
 from leakgauge.bounds.pruned import log_capacity_pruned, log_capacity_sparse
 from leakgauge.bounds.robustness import (

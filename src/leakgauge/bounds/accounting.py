@@ -62,7 +62,7 @@ def epsilon_of(
     ``exact`` (q = 1) is μ-GDP with ``μ = √T/σ``; ``rdp`` and ``pld`` need ``leakgauge[dp]``; ``auto`` is exact where it
     can be, else pld. Both accountants give upper bounds; the looser one is rdp.
     """
-    chosen = _method(method, rate, relation)
+    chosen = _method(method, rate, relation, unit)
     s = guards.positive(sigma, "sigma", _FORMULA)
     d = guards.inside(delta, "delta", _FORMULA, 0.0, 1.0)
     count = guards.count(steps, "steps", _FORMULA)
@@ -84,7 +84,7 @@ def sigma_of(
 
     The ε of the result is what its σ gives: at most the one asked for.
     """
-    chosen = _method(method, rate, relation)
+    chosen = _method(method, rate, relation, unit)
     target = guards.positive(epsilon, "epsilon", _FORMULA)
     d = guards.inside(delta, "delta", _FORMULA, 0.0, 1.0)
     count = guards.count(steps, "steps", _FORMULA)
@@ -98,12 +98,14 @@ def sigma_of(
     return Privacy(found, d, sigma, float(rate), count, chosen, unit, relation)
 
 
-def _method(method: Method, rate: float, relation: Relation) -> Literal["exact", "rdp", "pld"]:
+def _method(method: Method, rate: float, relation: Relation, unit: Unit) -> Literal["exact", "rdp", "pld"]:
     q = guards.inside(rate, "rate", _FORMULA, 0.0, 1.0, closed_high=True)
     if method not in ("auto", "exact", "rdp", "pld"):
         raise DomainError(f"method must be auto, exact, rdp or pld, got {method!r}", where=_FORMULA)
     if relation not in ("add-or-remove", "replace"):
         raise DomainError(f"relation must be add-or-remove or replace, got {relation!r}", where=_FORMULA)
+    if unit not in ("record", "client"):
+        raise DomainError(f"unit must be record or client, got {unit!r}", where=_FORMULA)
     if q < 1 and (method == "exact" or relation == "replace"):
         what = "the exact formula" if method == "exact" else "replacing a unit"
         raise DomainError(

@@ -35,6 +35,18 @@ OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation
 OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
+LABELS = {
+    "ball": "clipped to a ball",
+    "pruned": "clipped and pruned",
+    "product": "product of layers",
+    "sqrt_ball": "√layers ball",
+    "sum_ball": "layers ball",
+    "sphere": "scaled to the sphere",
+    "l1_ball": "clipped in L1",
+    "epsilon_at_distance_2": "metric privacy: ε at distance 2",
+    "epsilon_add_or_remove": "ε (add-or-remove), δ = 0",
+}
+
 
 @app.command()
 def gaussian(
@@ -55,7 +67,7 @@ def gaussian(
         if dim not in (None, sum(dims)) or keep != 1:
             raise DomainError("layers exclude --dim and --keep", where="bound gaussian", remedy="give one of them")
         found = bounds.log_capacity_layers(dims, clip, sigma, group=group, as_printed=as_printed)
-        logs = {"product of layers": found.product, "√layers ball": found.sqrt_ball, "layers ball": found.sum_ball}
+        logs = vars(found)
     elif dim is None:
         raise DomainError("the dimension is missing", where="bound gaussian", remedy="give --dim or --layers")
     elif keep != 1:
@@ -76,7 +88,7 @@ def vmf(
 ) -> None:
     """Bayes capacity of von Mises-Fisher noise on an update scaled to the sphere."""
     logs = {"sphere": bounds.log_capacity_vmf(dim, kappa)}
-    extra = {"metric privacy ε at distance 2": bounds.vmf_epsilon(kappa)}
+    extra = {"epsilon_at_distance_2": bounds.vmf_epsilon(kappa)}
     _capacities("vmf", {"kappa": kappa, "dim": dim}, logs, rounds, as_json, extra)
 
 
@@ -89,8 +101,8 @@ def laplace(
     as_json: AsJson = False,
 ) -> None:
     """Bayes capacity of Laplace noise on an update clipped in L1."""
-    logs = {"L1 ball": bounds.log_capacity_laplace(dim, clip, scale)}
-    extra = {"ε (add-or-remove)": bounds.laplace_epsilon(clip, scale)}
+    logs = {"l1_ball": bounds.log_capacity_laplace(dim, clip, scale)}
+    extra = {"epsilon_add_or_remove": bounds.laplace_epsilon(clip, scale)}
     _capacities("laplace", {"scale": scale, "clip": clip, "dim": dim}, logs, rounds, as_json, extra)
 
 
@@ -176,9 +188,9 @@ def _capacities(
     totals = {name: bounds.repeat(max(value, 0.0), rounds) for name, value in logs.items()}
     rows: dict[str, Any] = {}
     for name, value in totals.items():
-        rows[f"log capacity, {name}"] = value
-        rows[f"capacity, {name}"] = _exp(value)
-    rows |= {"rounds (composed)": rounds, **(extra or {})}
+        rows[f"log capacity, {LABELS[name]}"] = value
+        rows[f"capacity, {LABELS[name]}"] = _exp(value)
+    rows |= {"rounds (composed)": rounds, **{LABELS[name]: value for name, value in (extra or {}).items()}}
     data = {
         "bound": bound,
         "inputs": {**inputs, "rounds": rounds},
