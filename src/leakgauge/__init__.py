@@ -2,20 +2,65 @@
 
 >>> import leakgauge as lg
 >>> data = lg.data.load("fashion_mnist_sample")
->>> task = lg.Task(lg.models.build("bayes_cnn", data.train.domain), data.train.domain)
+>>> task = lg.Task(lg.models.build("bayes_cnn", data.domain), data.domain)
 >>> task = task.protect("clip(norm=1.0) | gaussian(std=0.001)")
+
+Rooms are imported when they are first used, so that ``leakgauge --help`` does not wait for torch.
 """
 
-from leakgauge import adversary, attacks, data, defenses, mechanisms, metrics, models, priors
-from leakgauge.client import Recipe
-from leakgauge.defenses import Protection
-from leakgauge.errors import LeakgaugeError
-from leakgauge.expr import parse
-from leakgauge.observation import Observation, Round, observe
-from leakgauge.task import Task
-from leakgauge.types import Domain, Records, Threat
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leakgauge import adversary, attacks, data, defenses, mechanisms, metrics, models, priors
+    from leakgauge.adversary import Reconstruction
+    from leakgauge.client import Recipe
+    from leakgauge.defenses import Protection
+    from leakgauge.errors import LeakgaugeError
+    from leakgauge.observation import Observation, Round, observe
+    from leakgauge.task import Task
+    from leakgauge.types import Domain, Records, Threat
 
 __version__ = "0.1.0.dev0"
+
+_ROOMS = ("adversary", "attacks", "data", "defenses", "mechanisms", "metrics", "models", "priors")
+_HOMES = {
+    "Domain": "types",
+    "LeakgaugeError": "errors",
+    "Observation": "observation",
+    "Protection": "defenses",
+    "Recipe": "client",
+    "Reconstruction": "adversary",
+    "Records": "types",
+    "Round": "observation",
+    "Task": "task",
+    "Threat": "types",
+    "observe": "observation",
+}
+
+
+def parse(text: str, kind: str | None = None) -> Any:
+    """The part that an expression names: ``parse("clip(norm=1.0) | gaussian(std=0.1)")``."""
+    from leakgauge import expr
+
+    for room in _ROOMS:
+        importlib.import_module(f"leakgauge.{room}")  # importing a room registers its parts
+    return expr.parse(text, kind)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"leakgauge.{name}")
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"leakgauge.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'leakgauge' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 __all__ = [
     "Domain",
@@ -23,6 +68,7 @@ __all__ = [
     "Observation",
     "Protection",
     "Recipe",
+    "Reconstruction",
     "Records",
     "Round",
     "Task",

@@ -104,7 +104,8 @@ def gradient_of(
         outputs = functional_call(model, (theta, dict(buffers)), (inputs,))
         return recipe.reduce(recipe.loss(outputs, labels))
 
-    return grad(loss)(dict(params))
+    made: dict[str, Tensor] = grad(loss)(dict(params))
+    return made
 
 
 def update_of(

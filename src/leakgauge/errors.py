@@ -1,15 +1,15 @@
 """The exception tree. Every error says where, what and the remedy.
 
-    LeakgaugeError
-    ├── ExpressionError      a malformed expression or an unknown name
-    ├── DomainError          a number outside a formula's domain
-    ├── DataError            a data file that cannot be read
-    │   └── MissingDataError a data set that is not on this machine
-    ├── ModelError           a model that cannot be built or traced
-    ├── ObservationError     an observed update that does not fit the task
-    ├── NoDensityError       a part, or chain of parts, without a density
-    ├── PathError            a fast gradient path that disagrees with the plain one
-    └── MissingExtraError    an optional dependency that is not installed
+LeakgaugeError
+├── ExpressionError      a malformed expression or an unknown name
+├── DomainError          a number outside a formula's domain
+├── DataError            a data file that cannot be read
+│   └── MissingDataError a data set that is not on this machine
+├── ModelError           a model that cannot be built or traced
+├── ObservationError     an observed update that does not fit the task
+├── NoDensityError       a part, or chain of parts, without a density
+├── PathError            a fast gradient path that disagrees with the plain one
+└── MissingExtraError    an optional dependency that is not installed
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ class Task:
 
     model: nn.Module
     domain: Domain
-    recipe: Recipe = Recipe()
-    protection: Protection = Protection()
+    recipe: Recipe = field(default_factory=Recipe)
+    protection: Protection = field(default_factory=Protection)
     working: nn.Module = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -143,5 +143,5 @@ def working_copy(model: nn.Module, mode: str) -> nn.Module:
                 remedy='set mode="eval" in the recipe or p=0 in the layer; dropout as a nuisance is not modelled yet',
             )
         if isinstance(getattr(module, "inplace", None), bool):
-            module.inplace = False  # type: ignore[assignment]
+            module.inplace = False
     return own

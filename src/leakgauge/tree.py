@@ -18,6 +18,46 @@ from torch import Tensor
 from leakgauge.types import Tree
 
 Entrywise = Callable[..., Tensor]
+"""``fn(u_e, other_e, …)``, elementwise; a :class:`Sloped` one also knows its derivative in u."""
+
+
+@dataclass(frozen=True)
+class Sloped:
+    """An entrywise function that knows its derivative: the ghost path then needs no graph for it.
+
+    ``both`` returns value and derivative, and may work in the memory of u.
+    """
+
+    value: Entrywise
+    both: Callable[..., tuple[Tensor, Tensor]]
+
+    def __call__(self, u: Tensor, *others: Tensor) -> Tensor:
+        return self.value(u, *others)
+
+    def after(self, inner: Sloped, own: int) -> Sloped:
+        """``outer(inner(u, first own others), the other others)``, by the chain rule."""
+
+        def both(u: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
+            moved, slope = inner.both(u, *others[:own])
+            value, outer = self.both(moved, *others[own:])
+            return value, outer.mul_(slope)
+
+        return Sloped(lambda u, *others: self.value(inner.value(u, *others[:own]), *others[own:]), both)
+
+
+def _residual(u: Tensor, o: Tensor) -> tuple[Tensor, Tensor]:
+    r = u.sub_(o)
+    return r.square(), r.mul_(2)
+
+
+def _absolute(u: Tensor, o: Tensor) -> tuple[Tensor, Tensor]:
+    r = u.sub_(o)
+    return r.abs(), r.sign_()
+
+
+squared_residual = Sloped(lambda u, o: (u - o).square(), _residual)
+absolute_residual = Sloped(lambda u, o: (u - o).abs(), _absolute)
+masked = Sloped(torch.mul, lambda u, m: (u.mul_(m), m))
 
 
 def square(tree: Tree) -> Tensor:
@@ -101,7 +141,7 @@ class Dense:
         return self.entries(torch.mul, (observed,), sharing)
 
     def distance(self, observed: Tensor, sharing: Sharing) -> Tensor:
-        return self.entries(lambda u, o: (u - o).square(), (observed,), sharing)
+        return self.entries(squared_residual, (observed,), sharing)
 
     def entries(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Tensor:
         return self.mapped(fn, others, sharing).value.flatten(1).sum(1)
@@ -139,13 +179,15 @@ class Mapped:
         return self.entries(torch.mul, (observed,), sharing)
 
     def distance(self, observed: Tensor, sharing: Sharing) -> Tensor:
-        return self.entries(lambda u, o: (u - o).square(), (observed,), sharing)
+        return self.entries(squared_residual, (observed,), sharing)
 
     def entries(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Tensor:
         own = len(self.others)
-        return self.base.entries(
-            lambda u, *rest: fn(self.fn(u, *rest[:own]), *rest[own:]), (*self.others, *others), sharing
-        )
+        if isinstance(fn, Sloped) and isinstance(self.fn, Sloped):
+            composed: Entrywise = fn.after(self.fn, own)
+        else:
+            composed = lambda u, *rest: fn(self.fn(u, *rest[:own]), *rest[own:])  # noqa: E731
+        return self.base.entries(composed, (*self.others, *others), sharing)
 
     def scaled(self, factor: Tensor) -> Leaf:
         # a factor per candidate does not commute with a general map: form the entries first
@@ -166,9 +208,7 @@ class Batch:
     def of(cls, update: Tree, counts: Sequence[int] | None = None) -> Batch:
         """Materialised updates ``[N, …]``; by default each has an observation of its own."""
         total = len(next(iter(update.values())))
-        return cls(
-            {name: Dense(value) for name, value in update.items()}, Sharing(tuple(counts or (1,) * total))
-        )
+        return cls({name: Dense(value) for name, value in update.items()}, Sharing(tuple(counts or (1,) * total)))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -196,9 +236,7 @@ class Batch:
 
     def scaled(self, factor: Tensor) -> Batch:
         columns = factor.unbind(1) if factor.dim() == 2 else [factor] * len(self.leaves)
-        return self._with(
-            {name: leaf.scaled(s) for (name, leaf), s in zip(self.leaves.items(), columns, strict=True)}
-        )
+        return self._with({name: leaf.scaled(s) for (name, leaf), s in zip(self.leaves.items(), columns, strict=True)})
 
     def mapped(self, fn: Entrywise, *others: Tree) -> Batch:
         return self._with(

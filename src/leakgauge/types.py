@@ -63,9 +63,7 @@ class Records:
                 where="Records",
                 remedy="give inputs as [n, *domain.shape]",
             )
-        if len(self.labels) and not (
-            0 <= int(self.labels.min()) and int(self.labels.max()) < self.domain.classes
-        ):
+        if len(self.labels) and not (int(self.labels.min()) >= 0 and int(self.labels.max()) < self.domain.classes):
             raise DataError(
                 f"labels span {int(self.labels.min())}..{int(self.labels.max())}",
                 where="Records",

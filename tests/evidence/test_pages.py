@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
+
 from evidence.cli import main
 from evidence.page import fill, number, page, render
 from evidence.registry import Measurement, check
 from evidence.rows import Row, problems
 from evidence.store import Store, plain
-from rich.console import Console
-
 from tests.evidence.fakes import FAKES, ROWS
 
 

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
 from evidence.cli import main
 from evidence.registry import Check, Context, Measurement
 from evidence.rows import Row
 from evidence.store import Store
-from rich.console import Console
-
 from tests.evidence.fakes import CALLS, FAKES, ROWS
 
 ALL = {name: FAKES[name] for row in ROWS for name in row.checks}

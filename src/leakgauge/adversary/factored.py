@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from leakgauge.tree import Dense, Entrywise, Sharing
+from leakgauge.tree import Dense, Entrywise, Sharing, Sloped, squared_residual
 
-BLOCK = 2**17
-"""Entries of a block of rows: half a megabyte in float32, so that a block stays in the cache while it is used."""
+BLOCK = 2**18
+"""Entries of a block of rows: one megabyte in float32, so that a block is still in the cache when it is used again."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,10 @@ class Factored:
         return made
 
     def distance(self, observed: Tensor, sharing: Sharing) -> Tensor:
-        made: Tensor = _Entries.apply(self.a, self.d, _squared_residual, sharing, self._rows(observed))
-        return made
+        return self.entries(squared_residual, (observed,), sharing)
 
     def entries(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Tensor:
-        made: Tensor = _Entries.apply(self.a, self.d, _by_autograd(fn), sharing, *map(self._rows, others))
+        made: Tensor = _Entries.apply(self.a, self.d, _slope_of(fn), sharing, *map(self._rows, others))
         return made
 
     def scaled(self, factor: Tensor) -> Factored:
@@ -66,21 +65,23 @@ Slope = Callable[..., tuple[Tensor, Tensor]]
 """``(G block, other blocks…) → (sum over entries [c], U block)``."""
 
 
-def _by_autograd(fn: Entrywise) -> Slope:
-    def slope(block: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
+def _slope_of(fn: Entrywise) -> Slope:
+    if isinstance(fn, Sloped):
+
+        def known(block: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
+            value, u = fn.both(block, *others)
+            return value.flatten(1).sum(1), u
+
+        return known
+
+    def by_autograd(block: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():
             block = block.detach().requires_grad_()
             value = fn(block, *others).flatten(1).sum(1)
             (u,) = torch.autograd.grad(value.sum(), block)
         return value.detach(), u
 
-    return slope
-
-
-def _squared_residual(block: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
-    residual = block.sub_(observed)
-    flat = residual.flatten(1)
-    return torch.einsum("ne,ne->n", flat, flat), residual.mul_(2)
+    return by_autograd
 
 
 def _blocks(rows: int, width: int) -> Iterator[slice]:
@@ -104,7 +105,7 @@ class _Dot(torch.autograd.Function):
         return (p * d).flatten(1).sum(1)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, None, None]:
         p, q = ctx.saved_tensors
         s = slope.view(-1, 1, 1)
@@ -117,7 +118,7 @@ def _matvecs(o: Tensor, a: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
     for rows in _blocks(*o.shape):
         block = o[rows]
         torch.mv(block, a, out=p[rows])
-        q.addmv_(block.t(), d[rows])
+        q += d[rows] @ block
     return p, q
 
 
@@ -135,7 +136,7 @@ class _Entries(torch.autograd.Function):
         return value
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         p, q = ctx.saved_tensors
         s = slope.view(-1, 1, 1)
@@ -151,13 +152,18 @@ def _split(at: slice, width: int) -> Iterator[slice]:
 def _segment(a: Tensor, d: Tensor, p: Tensor, q: Tensor, slope: Slope, others: list[Tensor]) -> Tensor:
     """The candidates of one observation; fills p and q in place."""
     value = a.new_zeros(len(a))
+    room: Tensor | None = None  # one block's memory, used again for the next
     for rows in _blocks(d.shape[2], len(a) * a.shape[2]):
-        block = d[:, :, rows].transpose(1, 2) @ a
+        columns = d[:, :, rows].transpose(1, 2)
+        if room is None or room.shape[1] != columns.shape[1]:
+            room = a.new_empty(len(a), columns.shape[1], a.shape[2])
+        outer = torch.mul if a.shape[1] == 1 else torch.bmm
+        block = outer(columns, a, out=room)
         partial, u = slope(block, *(o[rows] for o in others))
         value += partial
         if len(a) == a.shape[1] == 1:
             torch.mv(u[0], a[0, 0], out=p[0, 0, rows])
-            q[0, 0].addmv_(u[0].t(), d[0, 0, rows])
+            q[0, 0] += d[0, 0, rows] @ u[0]
         else:
             p[:, :, rows] = a @ u.transpose(1, 2)
             q.baddbmm_(d[:, :, rows], u)

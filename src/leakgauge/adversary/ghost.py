@@ -144,9 +144,8 @@ def _linear(module: nn.Linear, a: Tensor, d: Tensor, n: int) -> dict[str, Leaf]:
 
 
 def _conv2d(module: nn.Conv2d, a: Tensor, d: Tensor, n: int) -> dict[str, Leaf]:
-    patches = nn.functional.unfold(
-        a, module.kernel_size, module.dilation, module.padding, module.stride  # type: ignore[arg-type]
-    )
+    assert not isinstance(module.padding, str)  # _unfit has refused it
+    patches = nn.functional.unfold(a, module.kernel_size, module.dilation, module.padding, module.stride)
     flat = d.flatten(2)
     if len(a) == n:
         leaves: dict[str, Leaf] = {
@@ -160,7 +159,9 @@ def _conv2d(module: nn.Conv2d, a: Tensor, d: Tensor, n: int) -> dict[str, Leaf]:
     return leaves
 
 
-def _affine(normalised: Tensor, d: Tensor, n: int, bias: bool, shape: torch.Size, channels_last: bool) -> dict[str, Leaf]:
+def _affine(
+    normalised: Tensor, d: Tensor, n: int, bias: bool, shape: torch.Size, channels_last: bool
+) -> dict[str, Leaf]:
     """The gradient of ``w ⊙ x̂ + b``: sums of ``d ⊙ x̂`` and of d over examples and places."""
 
     def total(t: Tensor) -> Tensor:

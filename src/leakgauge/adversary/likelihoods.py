@@ -19,6 +19,8 @@ from torch import Tensor
 from leakgauge.defenses import Protection
 from leakgauge.errors import ModelError, NoDensityError, nearest
 from leakgauge.expr import Part, register
+from leakgauge.mechanisms import UpdatePart
+from leakgauge.tree import absolute_residual
 from leakgauge.types import Side, Tree, Updates
 
 Weights = Mapping[str, float] | Literal["exponential"] | None
@@ -92,7 +94,7 @@ class L1(Matching):
     """``−‖u − o‖₁``: Laplace noise of unknown size."""
 
     def match(self, update: Updates, observed: Tree, weight: Tensor) -> Tensor:
-        return -update.entries(lambda u, o: (u - o).abs(), observed) @ weight
+        return -update.entries(absolute_residual, observed) @ weight
 
 
 @register("likelihood", "cosine")
@@ -132,12 +134,17 @@ class ScaledL2(Matching):
 class Density(Likelihood):
     """``log p(observed | u)`` of the protection itself: the likelihood of the Bayes adversary.
 
+    ``assumed`` replaces the protection by what the adversary believes it to be, right or wrong.
+
     References:
         Balunović et al., Bayesian Framework for Gradient Leakage, 2022. https://arxiv.org/abs/2111.04706
     """
 
+    assumed: UpdatePart | None = None
+
     def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
-        return protection.update.log_density(observed, update, side=side)
+        part = self.assumed or protection.update
+        return part.log_density(observed, update, side=side)
 
 
 @register("likelihood", "through")

@@ -224,17 +224,13 @@ class _Run:
             start["labels"] = draw(seeds, (batch, domain.classes), 4, like=self.like)
         return start
 
-    def _choose(
-        self, state: Tree, given: tuple[Stack, Side], start: dict[str, Tensor], labels: Tensor | None
-    ) -> Path:
+    def _choose(self, state: Tree, given: tuple[Stack, Side], start: dict[str, Tensor], labels: Tensor | None) -> Path:
         observed, side = given
         first = Stack({name: value[:1] for name, value in observed.items()})
         first_side = {key: {n: v[:1] for n, v in value.items()} for key, value in side.items()}
         y = start["labels"][:1].softmax(-1) if labels is None else labels[:1]
         probe = Candidate(start["inputs"][:1], y)
-        return choose(
-            self.task, state, self.path, lambda update, _: self._likelihood(update, first, first_side), probe
-        )
+        return choose(self.task, state, self.path, lambda update, _: self._likelihood(update, first, first_side), probe)
 
     def _keep(self, keys: list[_Key], solution: Solution) -> None:
         """The best restart of each observation and setting; a tie, or nothing finite, keeps the earlier one."""

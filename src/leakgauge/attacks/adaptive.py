@@ -20,9 +20,9 @@ from leakgauge.expr import Part, register
 from leakgauge.mechanisms import Clip, Identity, parts_of
 from leakgauge.mechanisms.chain import is_noise
 from leakgauge.observation import Observation
-from leakgauge.priors import tv
+from leakgauge.priors import PriorPart, tv
 from leakgauge.task import Task
-from leakgauge.types import Prior, Progress
+from leakgauge.types import Progress
 
 
 @register("attack", "adaptive")
@@ -46,7 +46,7 @@ class Adaptive(Part):
     restarts: int = 1
     tv_weight: float = 1e-3
     tv_density: float = 1.0
-    prior: Prior = field(default_factory=tv)
+    prior: PriorPart = field(default_factory=tv)
 
     def against(self, protection: Protection) -> Adversary:
         """The adversary of one protection."""
@@ -59,7 +59,7 @@ class Adaptive(Part):
                 solver=adam(lr=0.05, steps=self.steps, schedule=cosine_decay(floor=0.02)),
                 restarts=self.restarts,
             )
-        plain = all(isinstance(part, Identity) or isinstance(part, Clip) and part.per == "update" for part in parts)
+        plain = all(isinstance(part, Identity) or (isinstance(part, Clip) and part.per == "update") for part in parts)
         return Adversary(
             likelihood=cosine() if plain else through(likelihood=cosine()),
             prior=self.tv_weight * self.prior,

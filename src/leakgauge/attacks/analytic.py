@@ -90,7 +90,9 @@ def first_linear(task: Task) -> str:
         )
     if f"{prefix}bias" not in task.params:
         raise ModelError(
-            f"the first layer {prefix.rstrip('.')!r} has no bias", where="analytic", remedy="attack with inverting_gradients()"
+            f"the first layer {prefix.rstrip('.')!r} has no bias",
+            where="analytic",
+            remedy="attack with inverting_gradients()",
         )
     return prefix
 

@@ -8,9 +8,7 @@ from leakgauge.priors import tv
 
 
 @register("attack", "inverting_gradients")
-def inverting_gradients(
-    steps: int = 4800, lr: float = 0.1, tv_weight: float = 1e-4, restarts: int = 1
-) -> Adversary:
+def inverting_gradients(steps: int = 4800, lr: float = 0.1, tv_weight: float = 1e-4, restarts: int = 1) -> Adversary:
     """``cos(u, o) − 1 − w·TV(x)``, maximised by Adam on signed gradients, decayed x.1 at 3/8, 5/8, 7/8.
 
     Blind to any positive scale of the update. The published code works in normalised pixel space; here pixels

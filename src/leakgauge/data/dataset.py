@@ -84,6 +84,12 @@ class Dataset:
         """The labels of a split, without making tensors of its inputs."""
         return self._arrays(split).labels
 
+    def moments(self, split: Split = "train") -> tuple[list[float], list[float]]:
+        """Mean and standard deviation of each channel: what ``normalise`` takes. Images only."""
+        if self.domain.kind != "image":
+            raise DataError(f"has {self.domain.kind} records", where=self.name, remedy="ask this of images only")
+        return self._arrays(split).moments()
+
     def sample(self, n: int, seed: int = 0, split: Split = "train") -> Records:
         """``n`` records, as balanced over the classes as the split allows; the same for the same seed.
 
@@ -129,7 +135,7 @@ def divide(arrays: Arrays, share: float, *, where: str) -> tuple[Arrays, Arrays]
     chosen = np.zeros(len(arrays), bool)
     for label in np.unique(arrays.labels):
         (members,) = np.nonzero(arrays.labels == label)
-        steps = np.floor(np.arange(len(members) + 1) * share + 1e-9)  # 1e-9: 0.1 * 30 is not quite 3
+        steps = np.floor(np.arange(len(members) + 1) * share + 1e-9)  # 1e-9: 0.29 * 100 is not quite 29
         chosen[members] = np.diff(steps) > 0
     return (
         Arrays(arrays.inputs[~chosen], arrays.labels[~chosen]),

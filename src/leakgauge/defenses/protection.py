@@ -57,5 +57,6 @@ def protection(how: Any) -> Protection:
         return Protection(update=how)
     stage = getattr(how, "stage", None)
     if stage in STAGES[:3]:
-        return Protection(**{stage: (how,)})
+        stages: dict[str, Any] = {stage: (how,)}
+        return Protection(**stages)
     raise ExpressionError(f"{how!r} is not a defense", where="defense", remedy="see `leakgauge list mechanism`")

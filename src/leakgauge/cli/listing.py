@@ -1,0 +1,75 @@
+"""``leakgauge list``: every part, its arguments and what it does."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Optional
+
+import typer
+
+from leakgauge import expr
+from leakgauge.cli.tables import table
+from leakgauge.errors import ExpressionError, nearest
+
+ROOMS = ("mechanisms", "defenses", "priors", "adversary", "attacks", "models")
+STRANGERS = "entry point"
+
+
+def show(
+    kind: Annotated[
+        Optional[str],  # noqa: UP045 - typer reads the union | only from 0.12.4 on
+        typer.Argument(help="mechanism, prior, attack, model …; all by default"),
+    ] = None,
+) -> None:
+    """Every part that an expression may name, with its arguments.
+
+    \b
+    Examples:
+      leakgauge list
+      leakgauge list attack
+
+    Parts of your own packages show if they are entry points in the group leakgauge.parts; these are imported.
+    """
+    kinds = parts()
+    if kind is not None and kind not in kinds:
+        raise ExpressionError(f"unknown kind {kind!r}", where="list", remedy=nearest(kind, kinds))
+    rows = [
+        (one, signature(name, made), summary(made))
+        for one in ([kind] if kind else sorted(kinds))
+        for name, made in sorted(kinds[one].items())
+    ]
+    table(("kind", "write it as", "what it is"), rows)
+
+
+def parts() -> dict[str, dict[str, Callable[..., Any]]]:
+    """kind → name → what makes the part; importing a room registers its parts."""
+    for room in ROOMS:
+        importlib.import_module(f"leakgauge.{room}")
+    kinds = {kind: dict(made) for kind, made in expr.REGISTRY.items()}
+    ours = {name for made in kinds.values() for name in made}
+    others = {name: made for name, made in expr.names().items() if name not in ours}
+    return kinds | ({STRANGERS: others} if others else {})
+
+
+def signature(name: str, made: Callable[..., Any]) -> str:
+    """``clip(norm)``, ``mlp(width=500, depth=5)``: arguments with defaults show them."""
+    factories = {
+        field.name: field.default_factory()
+        for field in (dataclasses.fields(made) if dataclasses.is_dataclass(made) else ())
+        if field.default_factory is not dataclasses.MISSING
+    }
+    shown = [
+        p.name if p.default is p.empty else f"{p.name}={expr.format_value(factories.get(p.name, p.default))}"
+        for p in inspect.signature(made).parameters.values()
+    ]
+    return f"{name}({', '.join(shown)})"
+
+
+def summary(made: Callable[..., Any]) -> str:
+    """The first line of the docstring, without its mark-up."""
+    first = (inspect.getdoc(made) or "").partition("\n")[0]
+    return re.sub(r":\w+:`~?([^`]*)`", r"\1", first).replace("``", "")

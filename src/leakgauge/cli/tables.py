@@ -1,0 +1,24 @@
+"""Tables on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows under heads. Long cells fold, so nothing is lost in a narrow window or a pipe.
+
+    The first column, which people search for and copy, stays on one line.
+    """
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, head in enumerate(heads):
+        made.add_column(head, overflow="fold", no_wrap=i == 0)
+    for row in rows:
+        # Text: a cell like prior[0] must not be read as markup
+        made.add_row(*map(Text, row))
+    Console().print(made)
