@@ -28,13 +28,13 @@ def test_stirling_tail(z: float) -> None:
     with mp.workdps(60):
         w = mp.mpf(z)
         exact = mp.loggamma(w + 1) - (w * mp.log(w) - w + mp.log(2 * mp.pi * w) / 2)
-    assert stirling_tail(z) == pytest.approx(float(exact), rel=1e-12, abs=1e-15)
+    assert stirling_tail(z) == pytest.approx(float(exact), rel=1e-13, abs=4e-15)
 
 
 def test_arrays_and_numbers_agree() -> None:
     x = np.array([-0.5, 1e-8, 0.3, 7.0])
     assert [log1pmx(float(v)) for v in x] == list(log1pmx(x))
-    z = np.array([0.5, 14.9, 15.1, 1e9])
+    z = np.array([0.5, 7.9, 8.1, 1e9])
     assert [stirling_tail(float(v)) for v in z] == list(stirling_tail(z))
 
 
