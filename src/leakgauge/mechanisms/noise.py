@@ -51,9 +51,7 @@ class Gaussian(UpdatePart):
         s, constant = self.std, math.log(self.std * math.sqrt(2 * math.pi))
         return EntryDensity(
             log=_affine_of(squared_residual, -1 / (2 * s * s), -constant),
-            log_mass=lambda u, low, high: _log_difference(
-                torch.special.log_ndtr, _reflected((low - u) / s, (high - u) / s)
-            ),
+            log_mass=lambda u, low, high: _log_difference(_log_cdf_normal, _reflected((low - u) / s, (high - u) / s)),
         )
 
     @classmethod
@@ -113,6 +111,13 @@ def _laplace(like: Tensor, generator: Generator) -> Tensor:
     # a difference of two unit exponentials is Laplace, and needs no log of zero
     first, second = (-torch.log1p(-draw(like, generator, torch.rand)) for _ in range(2))
     return first - second
+
+
+def _log_cdf_normal(z: Tensor) -> Tensor:
+    # far left the slope of torch's log_ndtr is exp of a difference of huge numbers, wrong by factors in float32
+    left = z.clamp(max=-1.0)
+    tail = torch.log(torch.special.erfcx(-math.sqrt(0.5) * left) / 2) - left.square() / 2
+    return torch.where(z < -1, tail, torch.special.log_ndtr(z.clamp(min=-1.0)))
 
 
 def _log_cdf_laplace(z: Tensor) -> Tensor:
