@@ -27,7 +27,7 @@ class Loss(Protocol):
 
 
 @register("loss", "cross_entropy")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CrossEntropy(Part):
     """``−Σ_c y_c log softmax(z)_c`` per example; labels are classes or probabilities.
 
@@ -47,7 +47,7 @@ class CrossEntropy(Part):
 
 
 @register("loss", "squared_error")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SquaredError(Part):
     """``½‖z − y‖²`` per example, with classes one-hot: the loss of a linear-Gaussian client."""
 
