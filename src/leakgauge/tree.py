@@ -81,7 +81,7 @@ class Stack(dict[str, Tensor]):
     @cached_property
     def squares(self) -> dict[str, Tensor]:
         """``‖o‖²`` of each tensor, ``[M]``."""
-        return {name: value.flatten(1).square().sum(1) for name, value in self.items()}
+        return {name: _rows(value).square().sum(1) for name, value in self.items()}
 
 
 def stacked(trees: Sequence[Tree]) -> Stack:
@@ -135,7 +135,7 @@ class Dense:
     value: Tensor
 
     def square(self) -> Tensor:
-        return self.value.flatten(1).square().sum(1)
+        return _rows(self.value).square().sum(1)
 
     def dot(self, observed: Tensor, sharing: Sharing) -> Tensor:
         return self.entries(torch.mul, (observed,), sharing)
@@ -144,7 +144,7 @@ class Dense:
         return self.entries(squared_residual, (observed,), sharing)
 
     def entries(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Tensor:
-        return self.mapped(fn, others, sharing).value.flatten(1).sum(1)
+        return _rows(self.mapped(fn, others, sharing).value).sum(1)
 
     def mapped(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Dense:
         """``fn(u_e, other_e, …)``, each candidate with the row of its observation."""
@@ -161,6 +161,10 @@ class Dense:
 
     def dense(self) -> Dense:
         return self
+
+
+def _rows(value: Tensor) -> Tensor:
+    return value.reshape(len(value), -1)  # a parameter may be a single number, which flatten(1) refuses
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ class MagnitudePrune(UpdatePart):
 
 def smallest_survivor(observed: Tensor) -> Tensor:
     """The smallest non-zero magnitude in each row of ``[M, …]``, as ``[M, 1, …]`` (0 where nothing survived)."""
-    size = observed.abs().flatten(1)
+    size = observed.abs().reshape(len(observed), -1)
     least = torch.where(size > 0, size, torch.inf).amin(1)
     least = torch.where(least.isfinite(), least, torch.zeros_like(least))
     return least.view(-1, *[1] * (observed.dim() - 1))
