@@ -83,7 +83,11 @@ class Recipe:
                 raise DomainError(f"{name} must be at least {low}, got {getattr(self, name)}", where="recipe")
         if self.minibatch is not None and not 1 <= self.minibatch <= self.batch:
             raise DomainError(f"minibatch must lie in 1..{self.batch} (batch), got {self.minibatch}", where="recipe")
-        if self.learning_rate <= 0:
+        choices = {"mode": ("train", "eval"), "reduction": ("mean", "sum"), "shares": ("gradient", "change")}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise DomainError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}", where="recipe")
+        if not self.learning_rate > 0:
             raise DomainError(f"learning_rate must be positive, got {self.learning_rate}", where="recipe")
         if self.shares == "gradient" and self.local_steps > 1:
             raise DomainError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -72,7 +72,8 @@ class Adversary(Part):
     def __post_init__(self) -> None:
         if self.restarts < 1:
             raise DomainError(f"restarts must be at least 1, got {self.restarts}", where="adversary")
-        for name, allowed in (("labels", ("inferred", "joint")), ("start", ("normal", "uniform", "grey", "zeros"))):
+        choices = {"labels": ("inferred", "joint"), "rule": get_args(Rule), "start": get_args(Start)}
+        for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise DomainError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}", where="adversary")
 
