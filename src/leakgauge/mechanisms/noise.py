@@ -14,7 +14,7 @@ from leakgauge import tree
 from leakgauge.errors import DomainError, NoDensityError
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart, draw
-from leakgauge.tree import Sloped, absolute_residual, squared_residual
+from leakgauge.tree import absolute_residual, squared_residual
 from leakgauge.types import Context, Release, Side, Tree, Updates
 
 
@@ -50,7 +50,7 @@ class Gaussian(UpdatePart):
         _check_density(self, self.std)
         s, constant = self.std, math.log(self.std * math.sqrt(2 * math.pi))
         return EntryDensity(
-            log=_affine_of(squared_residual, -1 / (2 * s * s), -constant),
+            log=squared_residual.scaled(-1 / (2 * s * s), -constant),
             log_mass=lambda u, low, high: _log_difference(_log_cdf_normal, _reflected((low - u) / s, (high - u) / s)),
         )
 
@@ -88,23 +88,13 @@ class Laplace(UpdatePart):
         _check_density(self, self.scale)
         b, constant = self.scale, math.log(2 * self.scale)
         return EntryDensity(
-            log=_affine_of(absolute_residual, -1 / b, -constant),
+            log=absolute_residual.scaled(-1 / b, -constant),
             log_mass=lambda u, low, high: _log_difference(_log_cdf_laplace, _reflected((low - u) / b, (high - u) / b)),
         )
 
     @classmethod
     def neutral(cls) -> Self:
         return cls(scale=0.0)
-
-
-def _affine_of(fn: Sloped, scale: float, shift: float) -> Sloped:
-    """``scale · fn + shift``."""
-
-    def both(u: Tensor, o: Tensor) -> tuple[Tensor, Tensor]:
-        value, slope = fn.both(u, o)
-        return value.mul_(scale).add_(shift), slope.mul_(scale)
-
-    return Sloped(lambda u, o: scale * fn.value(u, o) + shift, both)
 
 
 def _laplace(like: Tensor, generator: Generator) -> Tensor:

@@ -14,7 +14,7 @@ from leakgauge import tree
 from leakgauge.errors import DomainError
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart, draw
-from leakgauge.tree import Sloped, masked
+from leakgauge.tree import Sloped, Slopes, masked
 from leakgauge.types import Context, Release, Side, Tree, Updates
 
 
@@ -167,16 +167,25 @@ def _mixture(log: Callable[..., Tensor], p: float) -> Callable[..., Tensor]:
         odds = dropped - kept + log(torch.zeros_like(u), *rest) - inner
         return kept + inner + nn.functional.softplus(odds, threshold=40.0)  # torch's 20 is coarse for float64
 
-    def both(u: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
-        odds, _ = log.both(torch.zeros_like(u), *rest)  # type: ignore[attr-defined]
-        inner, slope = log.both(u, *rest)  # type: ignore[attr-defined]
-        odds = odds.add_(dropped - kept).sub_(inner)
-        chosen = torch.sigmoid(-odds)
-        # softplus(odds) = max(odds, 0) − log max(σ, 1 − σ)
-        surplus = torch.maximum(chosen, 1 - chosen).log_().neg_().add_(odds.clamp_(min=0))
-        return surplus.add_(inner).add_(kept), slope.mul_(chosen)
+    if not isinstance(log, Sloped) or log.gain is None:
+        return value
+    known, gain = log, log.gain
 
-    return Sloped(value, both) if isinstance(log, Sloped) else value
+    def both(u: Tensor, *rest: Tensor) -> Slopes:
+        odds = gain(u, *rest).add_(kept - dropped)  # of having been kept
+        total, slope, factor = known.both(u, *rest)
+        chosen = torch.sigmoid(odds)
+        slope.mul_(chosen)
+        # −log σ(odds) = max(−odds, 0) − log max(σ, 1 − σ)
+        surplus = odds.clamp_(max=0).sum() + _sum_of_logs(chosen.sub_(0.5).abs_().add_(0.5))
+        return total - surplus + kept * u.numel(), slope, factor
+
+    return Sloped(value, both)
+
+
+def _sum_of_logs(x: Tensor) -> Tensor:
+    """``Σ log x`` for entries in [½, 1]: one logarithm for the product of 64 of them, which cannot vanish."""
+    return torch.cat([rows.prod(0).view(-1) for rows in x.flatten(0, -2).split(64)]).log_().sum()
 
 
 def _log_odds(p: float) -> tuple[float, float]:
