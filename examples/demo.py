@@ -42,9 +42,9 @@ STEPS = 150
 BATCH = 10  # steps between two signs of life
 SHOWS = (
     "What this shows: how much of each image an adversary reads out of one update. The generic attack ignores the "
-    "protection, the adaptive one models it; both get the same number of steps. The null is the adaptive adversary "
-    "with noise in place of the update: a score near it is no reconstruction. The last row is a guess that needs no "
-    "update at all."
+    "protection, the adaptive one models it; both get the same number of steps. Under plain noise the gain is mostly "
+    "a prior of the right weight, under pruning it is the likelihood. The null is the adaptive adversary with noise in "
+    "place of the update: a score near it is no reconstruction. The last row is a guess that needs no update at all."
 )
 HIDES = (
     "What it does not show: an attack says what leaks at least, never what can leak at most. A few images, fresh "
