@@ -30,8 +30,8 @@ def _leakage(attack: lg.adversary.Adversary, context: Context) -> Measurement:
         value=above / len(records),
         interval=(low, high),
         passed=above / len(records) >= 0.95,
-        detail=f"{above} of {len(records)} Fashion-MNIST test images above 50 dB (worst {float(scores.min()):.1f}, median "
-        f"{float(scores.median()):.1f}), labels right {right:.0%}, {made.evaluations} evaluations, {attack!r}",
+        detail=f"{above} of {len(records)} Fashion-MNIST test images above 50 dB (worst {float(scores.min()):.1f}, "
+        f"median {float(scores.median()):.1f}), labels right {right:.0%}, {made.evaluations} evaluations, {attack!r}",
         table=[
             {"image": i, "PSNR dB": round(float(s), 1), "ended": e}
             for i, (s, e) in enumerate(zip(scores, made.status, strict=True))
@@ -41,7 +41,7 @@ def _leakage(attack: lg.adversary.Adversary, context: Context) -> Measurement:
 
 @check("dlg", rows="dlg-idlg", cost="minutes")
 def deep_leakage(context: Context) -> Measurement:
-    """DLG, labels optimised jointly: the share of 20 Fashion-MNIST images recovered above 50 dB on the sigmoid LeNet."""
+    """DLG, labels optimised jointly: the share of 20 Fashion-MNIST images recovered above 50 dB."""
     return _leakage(dlg(), context)
 
 

@@ -191,7 +191,7 @@ class _Run:
         setting_of = torch.tensor([key.setting for key in keys])
         seeds = tuple(mixed(self.seed, self.places[key.observation], key.restart) for key in keys)
         seen = [self._round(rows, r) for r in range(len(self.states))]
-        start = self._start(seeds)
+        start = self._start(seeds, [key.restart for key in keys])
         labels = None if self.known is None else self.known[[key.observation for key in keys]]
         paths = [self._choose(state, seen[r], start, labels) for r, state in enumerate(self.states)]
         self.used = paths[0].name
@@ -233,13 +233,14 @@ class _Run:
             side[key] = tree.stacked([_moved(made.side[key], self.like) for made in rounds])
         return observed, side
 
-    def _start(self, seeds: Sequence[int]) -> dict[str, Tensor]:
+    def _start(self, seeds: Sequence[int], restarts: Sequence[int]) -> dict[str, Tensor]:
         batch, domain, how = self.observations[0].batch, self.task.domain, self.adversary.start
         shape = (batch, *domain.shape)
-        if how in ("normal", "uniform"):
-            inputs = draw(seeds, shape, 0, like=self.like, law=how)
-        else:
-            inputs = self.like.new_full((len(seeds), *shape), 0.5 if how == "grey" else 0.0)
+        inputs = draw(seeds, shape, 0, like=self.like, law="uniform" if how == "uniform" else "normal")
+        if how in ("grey", "zeros"):
+            # only the first start can be the flat one: a second would end where the first did
+            first = torch.tensor(restarts, device=self.like.device) == 0
+            inputs[first] = 0.5 if how == "grey" else 0.0
         start = {"inputs": inputs}
         if self.known is None:
             start["labels"] = draw(seeds, (batch, domain.classes), 4, like=self.like)

@@ -37,7 +37,7 @@ class Identity(UpdatePart):
 @register("mechanism", "clip")
 @dataclass(frozen=True, repr=False)
 class Clip(UpdatePart):
-    """Scale an update down to norm ``norm``.
+    """Scale an update down to a largest norm.
 
     ``u ↦ u · min(1, C / ‖u‖₂)``, with ``C = norm`` and the norm over all tensors, or over the weight and bias
     of each layer (``per="layer"``). This clips a client's whole update, not each example's gradient.
