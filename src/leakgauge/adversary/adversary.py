@@ -54,9 +54,10 @@ class Adversary(Part):
     """A configured attack: call it with a task and observations.
 
     ``labels`` says what to do when they are not granted: ``inferred`` from the last layer, or ``joint``: soft
-    labels are unknowns too. A flat ``start`` (grey, zeros) is the first one only; restarts begin with noise. Of ``restarts`` starts the best log posterior wins (the truth is not seen); with a
-    ``target`` on the solver, only observations that missed it start again. ``anneal`` weighs the likelihood over
-    the steps; the best iterate is judged without it. ``ball`` averages over the δ-ball (Algorithm 1).
+    labels are unknowns too. Of ``restarts`` starts the best log posterior wins (the truth is not seen); a flat
+    ``start`` (grey, zeros) is the first of them, the others begin with noise. With a ``target`` on the solver, only
+    observations that missed it start again. ``anneal`` weighs the likelihood over the steps; the best iterate is
+    judged without it. ``ball`` averages over the δ-ball (Algorithm 1).
     """
 
     likelihood: Likelihood = field(default_factory=L2)

@@ -233,4 +233,5 @@ def _two_loop(state: State) -> Tensor:
     rest = y @ g - yy @ alpha
     diagonal = r.diagonal(dim1=1, dim2=2).unsqueeze(2)
     c = torch.linalg.solve_triangular(r.transpose(1, 2), diagonal * alpha - gamma * rest, upper=False)
-    return (gamma * (g - y.transpose(1, 2) @ alpha) + s.transpose(1, 2) @ c).squeeze(2)
+    step: Tensor = gamma * (g - y.transpose(1, 2) @ alpha) + s.transpose(1, 2) @ c
+    return step.squeeze(2)
