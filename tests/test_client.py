@@ -1,0 +1,136 @@
+"""The one client: gradients and weight changes against torch's own training, losses, recipes."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from leakgauge.client import CrossEntropy, Recipe, SquaredError, gradient_of, loss_named, update_of
+from leakgauge.errors import DomainError, ExpressionError, ModelError
+from leakgauge.testing import small_records, small_task
+from tests.adversary.networks import FITTING, task_of
+
+
+def trained(model: nn.Module, recipe: Recipe, inputs: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The weight change by ``torch.optim.SGD`` and ``backward``, on a copy."""
+    own = copy.deepcopy(model).train(recipe.mode == "train")
+    before = {name: p.detach().clone() for name, p in own.named_parameters()}
+    optimiser = torch.optim.SGD(
+        own.parameters(), recipe.learning_rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay
+    )
+    width = recipe.minibatch or len(inputs)
+    for step in range(recipe.local_steps):
+        start = step * width % (len(inputs) // width * width)
+        outputs = own(inputs[start : start + width])
+        loss = nn.functional.cross_entropy(outputs, labels[start : start + width], reduction=recipe.reduction)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return {name: p.detach() - before[name] for name, p in own.named_parameters()}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"local_steps": 4, "learning_rate": 0.3},
+        {"local_steps": 5, "momentum": 0.9, "weight_decay": 0.1},
+        {"local_steps": 7, "minibatch": 2},
+        {"local_steps": 3, "minibatch": 4},
+        {"local_steps": 2, "reduction": "sum", "learning_rate": 0.01},
+    ],
+)
+def test_a_weight_change_is_what_sgd_does(options: dict[str, Any]) -> None:
+    recipe = Recipe(batch=6, shares="change", **options)
+    task, records = task_of(FITTING["residual"], recipe=recipe), small_records(6)
+    inputs = nn.functional.pad(records.inputs.double(), (1, 1, 1, 1))
+    made = update_of(task.working, task.params, task.buffers, inputs, records.labels, recipe)
+    for name, wanted in trained(task.model, recipe, inputs, records.labels).items():
+        torch.testing.assert_close(made[name], wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_gradient_is_what_backward_leaves(mode: str, reduction: str) -> None:
+    recipe = Recipe(batch=4, mode=mode, reduction=reduction)  # type: ignore[arg-type]
+    task, records = task_of(FITTING["batch norm, eval"], recipe=recipe), small_records(4)
+    inputs = nn.functional.pad(records.inputs.double(), (1, 1, 1, 1))
+    made = gradient_of(task.working, task.params, task.buffers, inputs, records.labels, recipe)
+    own = copy.deepcopy(task.model).train(mode == "train")
+    nn.functional.cross_entropy(own(inputs), records.labels, reduction=reduction).backward()
+    for name, p in own.named_parameters():
+        assert p.grad is not None
+        torch.testing.assert_close(made[name], p.grad, rtol=1e-9, atol=1e-12)
+
+
+def test_the_update_can_be_differentiated_in_everything() -> None:
+    task, records = small_task(batch=2), small_records(2)
+    inputs = records.inputs.double().requires_grad_()
+    soft = nn.functional.one_hot(records.labels, 4).double().requires_grad_()
+    params = {name: p.clone().requires_grad_() for name, p in task.params.items()}
+    made = update_of(task.working, params, task.buffers, inputs, soft, task.recipe)
+    total = torch.stack([value.square().sum() for value in made.values()]).sum()
+    slopes = torch.autograd.grad(total, [inputs, soft, *params.values()])
+    assert all(bool(slope.any()) for slope in slopes)
+
+
+@given(st.integers(1, 5), st.integers(2, 6), st.floats(0, 0.9), st.integers(0, 10**6))
+def test_cross_entropy_is_torchs(batch: int, classes: int, smoothing: float, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    outputs = torch.randn(batch, classes, generator=generator, dtype=torch.float64) * 5
+    labels = torch.randint(0, classes, (batch,), generator=generator)
+    wanted = nn.functional.cross_entropy(outputs, labels, reduction="none", label_smoothing=smoothing)
+    torch.testing.assert_close(CrossEntropy(smoothing)(outputs, labels), wanted)
+    soft = torch.rand(batch, classes, generator=generator, dtype=torch.float64).softmax(-1)
+    wanted = nn.functional.cross_entropy(outputs, soft, reduction="none", label_smoothing=smoothing)
+    torch.testing.assert_close(CrossEntropy(smoothing)(outputs, soft), wanted)
+
+
+def test_squared_error_of_classes_and_of_targets() -> None:
+    outputs, labels = torch.tensor([[1.0, 2.0], [0.0, 3.0]]), torch.tensor([0, 1])
+    assert SquaredError()(outputs, labels).tolist() == [2.0, 2.0]
+    assert SquaredError()(outputs, torch.zeros(2, 2)).tolist() == [2.5, 4.5]
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"batch": 0}, "recipe: batch must be at least 1, got 0"),
+        ({"local_steps": 0}, "recipe: local_steps must be at least 1, got 0"),
+        ({"learning_rate": 0.0}, "recipe: learning_rate must be positive, got 0.0"),
+        ({"learning_rate": float("nan")}, "recipe: learning_rate must be positive, got nan"),
+        ({"local_steps": 2}, 'recipe: 2 local steps have no single gradient; say shares="change"'),
+        ({"batch": 2, "minibatch": 3, "shares": "change"}, "recipe: minibatch must lie in 1..2 (batch), got 3"),
+        ({"minibatch": 0}, "recipe: minibatch must lie in 1..1 (batch), got 0"),
+        ({"mode": "trian"}, "recipe: mode must be one of ('train', 'eval'), got 'trian'"),
+        ({"shares": "gradients"}, "recipe: shares must be one of ('gradient', 'change'), got 'gradients'"),
+        ({"reduction": "max"}, "recipe: reduction must be one of ('mean', 'sum'), got 'max'"),
+    ],
+)
+def test_a_recipe_guards_its_domain(options: dict[str, Any], what: str) -> None:
+    with pytest.raises(DomainError) as raised:
+        Recipe(**options)
+    assert str(raised.value) == what
+
+
+def half(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """A loss of the user's own."""
+    return 0.5 * CrossEntropy()(outputs, labels)
+
+
+def test_losses_by_name_and_by_path() -> None:
+    assert loss_named("cross_entropy") == CrossEntropy()
+    assert loss_named("squared_error") == SquaredError()
+    own = loss_named(f"{__name__}:half")
+    outputs, labels = torch.randn(3, 4), torch.tensor([0, 1, 2])
+    torch.testing.assert_close(own(outputs, labels), half(outputs, labels))
+    with pytest.raises(ModelError, match=r"recipe\.loss: unknown loss 'cross_entrpy'; did you mean 'cross_entropy'\?"):
+        loss_named("cross_entrpy")
+    with pytest.raises(ExpressionError, match="loss: cannot load"):
+        loss_named("nowhere:loss")
