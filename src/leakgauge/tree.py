@@ -7,7 +7,7 @@ path's ``Factored`` (room ``adversary``) from layer inputs and output gradients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -112,8 +112,13 @@ class Stack(dict[str, Tensor]):
     @cached_property
     def squares(self) -> dict[str, Tensor]:
         """``‖o‖²`` of each tensor, ``[M]``."""
-        # row by row: the squares of all at once would need as much memory as the observations themselves
-        return {name: torch.stack([row.square().sum() for row in value]) for name, value in self.items()}
+        return {name: torch.cat([_rows(some).square().sum(1) for some in _few(value)]) for name, value in self.items()}
+
+
+def _few(value: Tensor) -> Iterable[Tensor]:
+    """A few rows at a time: the squares of all at once could need as much memory as the observations themselves."""
+    size = max(1, 2**20 // max(1, value[0].numel()))
+    return (value[start : start + size] for start in range(0, len(value), size))
 
 
 def stacked(trees: Sequence[Tree]) -> Stack:
