@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from leakgauge import expr
 from leakgauge.errors import DomainError, ExpressionError, LeakgaugeError
 from leakgauge.expr import REGISTRY, Part, parse, register
-from leakgauge.mechanisms import Chain, clip, gaussian
+from leakgauge.mechanisms import Chain, Gaussian, clip, gaussian
 from leakgauge.priors import norm, tv
 
 
@@ -102,6 +102,25 @@ def test_a_registered_part_prints_its_name_and_a_name_is_taken_once(
     assert repr(Once(level=2.0)) == "once(level=2.0)"
     with pytest.raises(ExpressionError, match="the mechanism 'once' is registered twice; choose another name"):
         register("mechanism", "once")(Mine)
+
+
+class Outer:
+    @dataclass(frozen=True, repr=False)
+    class Inner(Part):
+        """A part inside another class."""
+
+        level: float = 1.0
+
+
+class Quieter(Gaussian):
+    """A stranger's subclass of a registered part."""
+
+
+def test_a_subclass_and_an_inner_class_print_their_own_name() -> None:
+    for made in (Quieter(std=0.5), Outer.Inner(level=2.0)):
+        assert repr(made).startswith(f"{__name__}:{type(made).__qualname__}(")
+        assert parse(repr(made)) == made
+        assert type(parse(repr(made))) is type(made)
 
 
 def test_an_entry_point_is_a_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mult: operator.mul,
 }
 _LITERALS = (bool, int, float, str, tuple, dict, type(None))
-_STRANGER = re.compile(r"(?<![\w'\"])([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
+_STRANGER = re.compile(r"(?<![\w'\"])([A-Za-z_][\w.]*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 
 
 class Part:
@@ -48,7 +48,8 @@ class Part:
             for f in dataclasses.fields(self)  # type: ignore[arg-type]
             if f.init and not _is_default(f, getattr(self, f.name))
         ]
-        name = self.expression_name or f"{type(self).__module__}:{type(self).__qualname__}"
+        # its own name, not that of a registered class it derives from: the text must read back as what it is
+        name = vars(type(self)).get("expression_name") or f"{type(self).__module__}:{type(self).__qualname__}"
         return f"{name}({', '.join(shown)})"
 
 

@@ -35,7 +35,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "solver": {
         "adam": ("adam()", "adam(lr=0.05, steps=10, schedule=warmup(length=5)*cosine_decay(floor=0.1))"),
         "signed_adam": ("signed_adam()", "signed_adam(sign='soft', langevin=0.01, patience=50, target=1e-06)"),
-        "momentum": ("momentum()", "momentum(beta=0.0, box=False)"),
+        "momentum": ("momentum()", "momentum(box=False, beta=0.0)"),
         "lbfgs": ("lbfgs()", "lbfgs(steps=20, history=5, wolfe=(0.001, 0.4))"),
     },
     "schedule": {
@@ -51,7 +51,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "squared_error": ("squared_error()",),
     },
     "ball": {"ball": ("ball()", "ball(points=4, delta=0.5)")},
-    "adversary": {"adversary": ("adversary()", "adversary(likelihood=l1(), restarts=2, labels='joint')")},
+    "adversary": {"adversary": ("adversary()", "adversary(likelihood=l1(), labels='joint', restarts=2)")},
     "attack": {
         "adaptive": ("adaptive()", "adaptive(steps=10)"),
         "analytic": ("analytic()", "analytic(how='row')"),
