@@ -8,7 +8,8 @@ LeakgaugeError
 ├── ModelError           a model that cannot be built or traced
 ├── ObservationError     an observed update that does not fit the task
 ├── NoDensityError       a part, or chain of parts, without a density
-└── PathError            a fast gradient path that disagrees with the plain one
+├── PathError            a fast gradient path that disagrees with the plain one
+└── MissingExtraError    an optional dependency that is not installed
 """
 
 from __future__ import annotations
@@ -62,6 +63,10 @@ class NoDensityError(LeakgaugeError):
 
 class PathError(LeakgaugeError):
     """A fast gradient path that disagrees with the plain one."""
+
+
+class MissingExtraError(LeakgaugeError):
+    """An optional dependency that is not installed; the remedy is one command."""
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -7,20 +7,22 @@ off the released update (the mask of a pruning, its threshold) is read off.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import torch
 
-from leakgauge.adversary import Adversary, Reconstruction, adam, cosine, cosine_decay, density, signed_adam, through
+from leakgauge.adversary import Adversary, Reconstruction, cosine, density, signed_adam, through
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.run import MEMORY
 from leakgauge.defenses import Protection
+from leakgauge.errors import NoDensityError
 from leakgauge.expr import Part, register
-from leakgauge.mechanisms import Clip, Identity, parts_of
+from leakgauge.mechanisms import Clip, Identity, RandomPrune, UpdatePart, parts_of
 from leakgauge.mechanisms.chain import is_noise
 from leakgauge.observation import Observation
-from leakgauge.priors import PriorPart, tv
+from leakgauge.priors import tv, uniform
 from leakgauge.task import Task
 from leakgauge.types import Progress
 
@@ -28,42 +30,35 @@ from leakgauge.types import Progress
 @register("attack", "adaptive")
 @dataclass(frozen=True, repr=False)
 class Adaptive(Part):
-    """The adversary of whatever protection the task has; :meth:`against` shows it.
+    """The adversary of whatever protection the task has; ``adaptive().against(protection)`` shows it.
 
-    ===================== ==============================================================================
-    protection            likelihood
-    ===================== ==============================================================================
-    none, clip            cosine: a clipped update is a positive multiple of the raw one
-    pruning               cosine of the survivors, and of a zero only what exceeds the smallest survivor
-    contains noise        its density; hidden masks summed out, granted ones used
-    ===================== ==============================================================================
+    - None, or clipping of the whole update: cosine, since a clipped update is a positive multiple of the raw one.
+    - Pruning, other maps: cosine after the map; of a pruned zero only what exceeds the smallest survivor counts.
+    - With noise: the density of the protection; hidden masks are summed out, granted ones used. Where there is no
+      density (two noises, clipping after noise, a hidden threshold), cosine, with a warning that says why.
+    - With random pruning, labels come from the rows of the last weight: its bias may have lost the telling entry.
 
-    ``tv_weight`` weighs the prior against a cosine; against a density the prior's weight is ``tv_density``,
-    because a log density is measured in nats and a cosine is not.
+    ``tv_weight`` weighs the mean total variation against a cosine, ``tv_density`` the summed one against a log
+    density, which is measured in nats; records that are no images get no prior. Signed Adam for all: on noisy
+    updates plain Adam ends several dB lower. Defaults were chosen on train records of Fashion-MNIST (Bayes CNN,
+    noise of std 0.001 to 0.1).
     """
 
     steps: int = 1000
     restarts: int = 1
     tv_weight: float = 1e-3
-    tv_density: float = 1.0
-    prior: PriorPart = field(default_factory=tv)
+    tv_density: float = 3.0
 
-    def against(self, protection: Protection) -> Adversary:
+    def against(self, protection: Protection, *, images: bool = True) -> Adversary:
         """The adversary of one protection."""
         parts = parts_of(protection.update)
-        if any(is_noise(part) for part in parts):
-            quadratic = tv(kind="quadratic", reduce="sum")
-            return Adversary(
-                likelihood=density(),
-                prior=self.tv_density * quadratic,
-                solver=adam(lr=0.05, steps=self.steps, schedule=cosine_decay(floor=0.02)),
-                restarts=self.restarts,
-            )
-        plain = all(isinstance(part, Identity) or (isinstance(part, Clip) and part.per == "update") for part in parts)
+        noisy = any(is_noise(part) for part in parts)
+        smooth = self.tv_density * tv(reduce="sum") if noisy else self.tv_weight * tv()
         return Adversary(
-            likelihood=cosine() if plain else through(likelihood=cosine()),
-            prior=self.tv_weight * self.prior,
+            likelihood=density() if noisy else cosine() if all(map(_only_scales, parts)) else through(cosine()),
+            prior=smooth if images else uniform(),
             solver=signed_adam(lr=0.1, steps=self.steps),
+            rule="rows" if any(isinstance(part, RandomPrune) for part in parts) else "auto",
             restarts=self.restarts,
         )
 
@@ -78,5 +73,16 @@ class Adaptive(Part):
         memory: int = MEMORY,
         progress: Progress | None = None,
     ) -> Reconstruction:
-        adversary = self.against(task.protection)
-        return adversary(task, observations, seed=seed, device=device, path=path, memory=memory, progress=progress)
+        images = task.domain.kind == "image"
+        adversary = self.against(task.protection, images=images)
+        given = {"seed": seed, "device": device, "path": path, "memory": memory, "progress": progress}
+        try:
+            return adversary(task, observations, **given)  # type: ignore[arg-type]
+        except NoDensityError as reason:
+            warnings.warn(f"adaptive() falls back to a cosine: {reason}", stacklevel=2)
+            plain = self.against(Protection(), images=images)
+            return replace(plain, rule=adversary.rule)(task, observations, **given)  # type: ignore[arg-type]
+
+
+def _only_scales(part: UpdatePart) -> bool:
+    return isinstance(part, Identity) or (isinstance(part, Clip) and part.per == "update")

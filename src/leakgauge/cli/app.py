@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from leakgauge.cli import data, listing
+from leakgauge.cli import bound, data, listing
 from leakgauge.errors import LeakgaugeError
 
 INTERRUPTED = 130
@@ -66,8 +66,10 @@ def program(
       leakgauge data list               the data sets, and which are on this machine
       leakgauge data fetch mnist        get a full data set
       leakgauge data show my-set.npz    look at a data set of your own
+      leakgauge bound gaussian --sigma 0.5 --clip 1 --dim 13700
     """
 
 
 app.command("list")(listing.show)
 app.add_typer(data.app, name="data")
+app.add_typer(bound.app, name="bound")

@@ -29,7 +29,7 @@ def label_counts_accuracy(predicted: Tensor, truth: Tensor) -> Tensor:
     gradient can be asked for; never below :func:`label_accuracy`.
     """
     guess = _hard(predicted, truth, "label_counts_accuracy")
-    classes = torch.cat([guess, truth], 1).unique()  # type: ignore[no-untyped-call]
+    classes = torch.cat([guess, truth], 1).unique()
     counts = [(labels.unsqueeze(2) == classes).sum(1) for labels in (guess, truth)]
     return torch.minimum(*counts).sum(1).double() / truth.shape[1]
 

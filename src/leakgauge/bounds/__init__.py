@@ -1,0 +1,89 @@
+"""What no adversary can beat: Bayes capacity, ε, reconstruction robustness. The Fisher indicator proves nothing.
+
+Capacities are natural logs, since they overflow at once in the dimension of a network.
+"""
+
+from leakgauge.bounds.accounting import Privacy, epsilon_of, sigma_of
+from leakgauge.bounds.capacity import compose, log_capacity_vmf, repeat, success_ceiling
+from leakgauge.bounds.channels import (
+    Channel,
+    deterministic,
+    leakage,
+    posterior_vulnerability,
+    prior_vulnerability,
+)
+from leakgauge.bounds.epsilon import (
+    classical_sigma,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+    laplace_epsilon,
+    mu_of_noise,
+    vmf_epsilon,
+)
+from leakgauge.bounds.fisher import AverageError, Indicator, cramer_rao, gram, van_trees
+from leakgauge.bounds.gaussian import LayerCapacity, log_capacity_box, log_capacity_gaussian, log_capacity_layers
+from leakgauge.bounds.guesses import BestGuess, best_guess, best_guess_by_pairs, lower_limit, upper_limit
+from leakgauge.bounds.laplace import log_capacity_laplace
+from leakgauge.bounds.pruned import log_capacity_pruned, log_capacity_sparse
+from leakgauge.bounds.robustness import (
+    Ceiling,
+    capacity_ceiling,
+    epsilon_ceiling,
+    gaussian_ceiling,
+    mu_ceiling,
+    profile_ceiling,
+    tradeoff_ceiling,
+    vmf_ceiling,
+)
+from leakgauge.bounds.sets import LogEstimate, log_capacity_points, log_capacity_set
+
+__all__ = [
+    "AverageError",
+    "BestGuess",
+    "Ceiling",
+    "Channel",
+    "Indicator",
+    "LayerCapacity",
+    "LogEstimate",
+    "Privacy",
+    "best_guess",
+    "best_guess_by_pairs",
+    "capacity_ceiling",
+    "classical_sigma",
+    "compose",
+    "cramer_rao",
+    "deterministic",
+    "epsilon_ceiling",
+    "epsilon_of",
+    "gaussian_ceiling",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "gram",
+    "laplace_epsilon",
+    "leakage",
+    "log_capacity_box",
+    "log_capacity_gaussian",
+    "log_capacity_laplace",
+    "log_capacity_layers",
+    "log_capacity_points",
+    "log_capacity_pruned",
+    "log_capacity_set",
+    "log_capacity_sparse",
+    "log_capacity_vmf",
+    "lower_limit",
+    "mu_ceiling",
+    "mu_of_noise",
+    "posterior_vulnerability",
+    "prior_vulnerability",
+    "profile_ceiling",
+    "repeat",
+    "sigma_of",
+    "success_ceiling",
+    "tradeoff_ceiling",
+    "upper_limit",
+    "van_trees",
+    "vmf_ceiling",
+    "vmf_epsilon",
+]

@@ -1,0 +1,221 @@
+"""``leakgauge bound``: what no adversary can beat, from the numbers of a mechanism alone."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Any, Optional
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from leakgauge import bounds
+from leakgauge.errors import DomainError
+
+app = typer.Typer(name="bound", help="What no adversary can beat, from the mechanism alone.", no_args_is_help=True)
+
+Dim = Annotated[int, typer.Option(help="p, the number of parameters of the update.")]
+Clip = Annotated[float, typer.Option(help="R, the clipping norm of the update.")]
+Sigma = Annotated[float, typer.Option(help="Standard deviation of the noise.")]
+Multiplier = Annotated[float, typer.Option("--sigma", help="Noise multiplier: standard deviation over clipping norm.")]
+Delta = Annotated[float, typer.Option(help="δ, in (0, 1).")]
+Rate = Annotated[float, typer.Option(help="Poisson sampling rate, in (0, 1]; below 1 it needs leakgauge[dp].")]
+Steps = Annotated[int, typer.Option(help="Number of noisy steps.")]
+Method = Annotated[str, typer.Option(help="auto, exact, rdp or pld.")]
+Unit = Annotated[str, typer.Option(help="What is protected: record or client.")]
+Relation = Annotated[str, typer.Option(help="add-or-remove or replace.")]
+Rounds = Annotated[int, typer.Option(help="Rounds the client takes part in.")]
+# Optional: typer reads the union | only from 0.12.4 on
+OptionalDim = Annotated[Optional[int], typer.Option(help="p, the number of parameters.")]  # noqa: UP045
+Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clipped one by one: 10,20,30.")]  # noqa: UP045
+OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or --sigma and --clip.")]  # noqa: UP045
+OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
+OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+LABELS = {
+    "ball": "clipped to a ball",
+    "pruned": "clipped and pruned",
+    "product": "product of layers",
+    "sqrt_ball": "√layers ball",
+    "sum_ball": "layers ball",
+    "sphere": "scaled to the sphere",
+    "l1_ball": "clipped in L1",
+    "epsilon_at_distance_2": "metric privacy: ε at distance 2",
+    "epsilon_add_or_remove": "ε (add-or-remove), δ = 0",
+}
+
+
+@app.command()
+def gaussian(
+    sigma: Sigma,
+    clip: Clip,
+    dim: OptionalDim = None,
+    layers: Layers = None,
+    group: Annotated[int, typer.Option(help="L, for a mean of L clipped records with noise sigma/L.")] = 1,
+    keep: Annotated[float, typer.Option(help="Probability that random pruning keeps a coordinate.")] = 1.0,
+    rounds: Rounds = 1,
+    as_printed: Annotated[bool, typer.Option(help="The paper's theorem as printed (its tail doubled).")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bayes capacity of Gaussian noise on a clipped update."""
+    inputs = {"sigma": sigma, "clip": clip, "dim": dim, "layers": layers, "group": group, "keep": keep}
+    if layers is not None:
+        dims = _dimensions(layers)
+        if dim not in (None, sum(dims)) or keep != 1:
+            raise DomainError("layers exclude --dim and --keep", where="bound gaussian", remedy="give one of them")
+        found = bounds.log_capacity_layers(dims, clip, sigma, group=group, as_printed=as_printed)
+        logs = vars(found)
+    elif dim is None:
+        raise DomainError("the dimension is missing", where="bound gaussian", remedy="give --dim or --layers")
+    elif keep != 1:
+        if as_printed:
+            raise DomainError("the printed theorem has no pruning", where="bound gaussian", remedy="leave --keep out")
+        logs = {"pruned": bounds.log_capacity_pruned(dim, clip, sigma, keep, group=group)}
+    else:
+        logs = {"ball": bounds.log_capacity_gaussian(dim, clip, sigma, group=group, as_printed=as_printed)}
+    _capacities("gaussian", {**inputs, "as_printed": as_printed}, logs, rounds, as_json)
+
+
+@app.command()
+def vmf(
+    kappa: Annotated[float, typer.Option(help="Concentration of the noise.")],
+    dim: Dim,
+    rounds: Rounds = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Bayes capacity of von Mises-Fisher noise on an update scaled to the sphere."""
+    logs = {"sphere": bounds.log_capacity_vmf(dim, kappa)}
+    extra = {"epsilon_at_distance_2": bounds.vmf_epsilon(kappa)}
+    _capacities("vmf", {"kappa": kappa, "dim": dim}, logs, rounds, as_json, extra)
+
+
+@app.command()
+def laplace(
+    scale: Annotated[float, typer.Option(help="b, the scale of the noise.")],
+    clip: Annotated[float, typer.Option(help="R, the L1 clipping norm.")],
+    dim: Dim,
+    rounds: Rounds = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Bayes capacity of Laplace noise on an update clipped in L1."""
+    logs = {"l1_ball": bounds.log_capacity_laplace(dim, clip, scale)}
+    extra = {"epsilon_add_or_remove": bounds.laplace_epsilon(clip, scale)}
+    _capacities("laplace", {"scale": scale, "clip": clip, "dim": dim}, logs, rounds, as_json, extra)
+
+
+@app.command()
+def epsilon(
+    sigma: Multiplier,
+    delta: Delta,
+    rate: Rate = 1.0,
+    steps: Steps = 1,
+    method: Method = "auto",
+    unit: Unit = "record",
+    relation: Relation = "add-or-remove",
+    as_json: AsJson = False,
+) -> None:
+    """ε of Gaussian noise over subsampled steps."""
+    options: Any = {"delta": delta, "rate": rate, "steps": steps, "method": method, "unit": unit, "relation": relation}
+    _privacy(bounds.epsilon_of(sigma, **options), as_json)
+
+
+@app.command()
+def sigma(
+    epsilon: Annotated[float, typer.Option(help="ε to keep.")],
+    delta: Delta,
+    rate: Rate = 1.0,
+    steps: Steps = 1,
+    method: Method = "auto",
+    unit: Unit = "record",
+    relation: Relation = "add-or-remove",
+    as_json: AsJson = False,
+) -> None:
+    """The smallest noise multiplier that keeps ε."""
+    options: Any = {"delta": delta, "rate": rate, "steps": steps, "method": method, "unit": unit, "relation": relation}
+    _privacy(bounds.sigma_of(epsilon, **options), as_json)
+
+
+@app.command()
+def robustness(
+    kappa: Annotated[float, typer.Option(help="Success of the best guess without an observation (upper limit).")],
+    mu: OptionalMu = None,
+    sigma: OptionalSigma = None,
+    clip: OptionalClip = None,
+    rounds: Rounds = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Ceiling on the probability of reconstructing a record within the threshold of κ."""
+    if mu is not None and sigma is None and clip is None:
+        found = bounds.mu_ceiling(kappa, mu, rounds=rounds)
+    elif mu is None and sigma is not None and clip is not None:
+        found = bounds.gaussian_ceiling(kappa, clip=clip, sigma=sigma, rounds=rounds)
+    else:
+        raise DomainError(
+            "the noise is not given once", where="bound robustness", remedy="give --mu, or --sigma and --clip"
+        )
+    rows = {
+        "ceiling on success": found.value,
+        "κ": found.kappa,
+        "bound": found.bound,
+        "compared with": found.reference,
+        "rounds": found.rounds,
+    }
+    _print("robustness", rows, {**vars(found), "bound": "robustness", "formula": found.bound}, as_json)
+
+
+def _dimensions(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise DomainError(
+            f"layers must be integers with commas between, got {text!r}",
+            where="bound gaussian",
+            remedy="write 10,20,30",
+        ) from None
+
+
+def _capacities(
+    bound: str,
+    inputs: dict[str, Any],
+    logs: dict[str, float],
+    rounds: int,
+    as_json: bool,
+    extra: dict[str, float] | None = None,
+) -> None:
+    totals = {name: bounds.repeat(max(value, 0.0), rounds) for name, value in logs.items()}
+    rows: dict[str, Any] = {}
+    for name, value in totals.items():
+        rows[f"log capacity, {LABELS[name]}"] = value
+        rows[f"capacity, {LABELS[name]}"] = _exp(value)
+    rows |= {"rounds (composed)": rounds, **{LABELS[name]: value for name, value in (extra or {}).items()}}
+    data = {
+        "bound": bound,
+        "inputs": {**inputs, "rounds": rounds},
+        "log_capacity": totals,
+        "capacity": {name: _exp(value) if value < 709 else None for name, value in totals.items()},
+        **(extra or {}),
+    }
+    _print(bound, rows, data, as_json)
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 709 else math.inf
+
+
+def _privacy(found: bounds.Privacy, as_json: bool) -> None:
+    rows = {**vars(found), "says": str(found)}
+    _print("privacy", rows, {"bound": "privacy", **vars(found)}, as_json)
+
+
+def _print(title: str, rows: dict[str, Any], data: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(data, ensure_ascii=False, allow_nan=False))
+        return
+    table = Table(title=title, show_header=False)
+    for name, value in rows.items():
+        shown = "beyond float64: see the log" if value == math.inf else value
+        table.add_row(Text(name), Text(f"{shown:.12g}" if isinstance(shown, float) else str(shown)))
+    Console().print(table)

@@ -1,0 +1,65 @@
+"""Formulas guard their domain: every check says which formula, which domain, which value."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import SupportsFloat, SupportsIndex
+
+from leakgauge.errors import DomainError
+
+Number = SupportsFloat | SupportsIndex
+
+
+def positive(value: Number, name: str, formula: str) -> float:
+    """``value`` as a float in (0, ∞), or a :class:`DomainError`."""
+    return inside(value, name, formula, 0.0, math.inf)
+
+
+def non_negative(value: Number, name: str, formula: str) -> float:
+    """``value`` as a float in [0, ∞), or a :class:`DomainError`."""
+    return inside(value, name, formula, 0.0, math.inf, closed_low=True)
+
+
+def probability(value: Number, name: str, formula: str) -> float:
+    """``value`` as a float in [0, 1], or a :class:`DomainError`."""
+    return inside(value, name, formula, 0.0, 1.0, closed_low=True, closed_high=True)
+
+
+def inside(
+    value: Number,
+    name: str,
+    formula: str,
+    low: float,
+    high: float,
+    *,
+    closed_low: bool = False,
+    closed_high: bool = False,
+) -> float:
+    """``value`` as a float of the interval, or a :class:`DomainError`. NaN lies in no interval."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    above = number >= low if closed_low else number > low
+    below = number <= high if closed_high else number < high
+    if not (above and below):
+        ends = ("[" if closed_low else "(", "]" if closed_high else ")")
+        interval = f"{ends[0]}{_plain(low)}, {_plain(high)}{ends[1]}"
+        raise DomainError(f"{name} must lie in {interval}, got {value!r}", where=formula)
+    return number
+
+
+def count(value: SupportsIndex, name: str, formula: str, *, least: int = 1) -> int:
+    """``value`` as an integer ≥ ``least`` (a float is refused, even 3.0), or a :class:`DomainError`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or number < least:
+        raise DomainError(f"{name} must be an integer ≥ {least}, got {value!r}", where=formula)
+    return number
+
+
+def _plain(end: float) -> str:
+    return ("∞" if end > 0 else "−∞") if math.isinf(end) else f"{end:g}"

@@ -1,0 +1,107 @@
+"""``leakgauge bound``, driven on its own."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from leakgauge.cli.bound import app
+from leakgauge.errors import DomainError
+
+run = CliRunner()
+
+
+def as_json(*arguments: str) -> Any:
+    result = run.invoke(app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_gaussian_table_and_json() -> None:
+    arguments = ["gaussian", "--sigma", "1", "--clip", "1", "--dim", "13700"]
+    table = run.invoke(app, arguments)
+    assert table.exit_code == 0
+    assert "116.7952146" in table.stdout
+    found = as_json(*arguments)
+    assert found["log_capacity"]["ball"] == pytest.approx(116.795214658, abs=1e-9)
+    assert found["capacity"]["ball"] == pytest.approx(math.exp(116.795214658), rel=1e-8)
+    assert found["inputs"]["dim"] == 13700
+
+
+def test_gaussian_options() -> None:
+    common = ["gaussian", "--sigma", "0.5", "--clip", "1"]
+    layers = as_json(*common, "--layers", "2,2")["capacity"]
+    assert list(layers) == ["product", "sqrt_ball", "sum_ball"]
+    assert "√layers ball" in run.invoke(app, [*common, "--layers", "2,2"]).stdout
+    assert list(layers.values()) == pytest.approx([30.32, 40.50, 104.6], rel=1e-3)
+    assert as_json(*common, "--dim", "2", "--as-printed")["capacity"]["ball"] == pytest.approx(9.0133, abs=1e-4)
+    one, three = (as_json(*common, "--dim", "5", "--rounds", t)["log_capacity"]["ball"] for t in ("1", "3"))
+    assert three == pytest.approx(3 * one)
+    group = as_json("gaussian", "--sigma", "2", "--clip", "1", "--dim", "5", "--group", "4")["log_capacity"]["ball"]
+    assert group == pytest.approx(one)
+    pruned = as_json(*common, "--dim", "5", "--keep", "0.5")["log_capacity"]["pruned"]
+    assert 0 < pruned < one
+
+
+def test_a_capacity_beyond_float64() -> None:
+    arguments = ["gaussian", "--sigma", "0.01", "--clip", "1", "--dim", "1000000000"]
+    assert as_json(*arguments)["capacity"]["ball"] is None
+    assert "see the log" in run.invoke(app, arguments).stdout
+
+
+def test_vmf_and_laplace() -> None:
+    found = as_json("vmf", "--kappa", "1", "--dim", "3")
+    assert found["log_capacity"]["sphere"] == pytest.approx(0.838560638428804)
+    assert found["epsilon_at_distance_2"] == 2
+    assert "metric privacy" in run.invoke(app, ["vmf", "--kappa", "1", "--dim", "3"]).stdout
+    assert as_json("laplace", "--scale", "0.5", "--clip", "1", "--dim", "1")["capacity"]["l1_ball"] == pytest.approx(3)
+
+
+def test_epsilon_and_back() -> None:
+    there = as_json("epsilon", "--sigma", "3", "--delta", "1e-5", "--steps", "10", "--unit", "client")
+    assert (there["unit"], there["relation"], there["method"]) == ("client", "add-or-remove", "exact")
+    back = as_json("sigma", "--epsilon", str(there["epsilon"]), "--delta", "1e-5", "--steps", "10")
+    assert back["sigma"] == pytest.approx(3, rel=1e-6)
+    assert "one record is added or removed" in " ".join(
+        run.invoke(app, ["epsilon", "--sigma", "3", "--delta", "1e-5"]).stdout.split()
+    )
+
+
+def test_subsampled_epsilon() -> None:
+    pytest.importorskip("dp_accounting")
+    found = as_json(
+        "epsilon", "--sigma", "1", "--delta", "1e-5", "--rate", "0.01", "--steps", "1000", "--method", "rdp"
+    )
+    assert found["epsilon"] == pytest.approx(2.10137, abs=1e-4)
+
+
+def test_robustness() -> None:
+    by_mu = as_json("robustness", "--kappa", "0.1", "--mu", "0.5", "--rounds", "4")
+    by_noise = as_json("robustness", "--kappa", "0.1", "--sigma", "2", "--clip", "1", "--rounds", "4")
+    assert by_mu["value"] == pytest.approx(by_noise["value"]) == pytest.approx(0.38914, abs=1e-4)
+    assert by_mu["bound"] == "robustness"
+    assert run.invoke(app, ["robustness", "--kappa", "0.1", "--mu", "0.5"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["gaussian", "--sigma", "0", "--clip", "1", "--dim", "3"], "sigma must lie in"),
+        (["gaussian", "--sigma", "1", "--clip", "1"], "--dim or --layers"),
+        (["gaussian", "--sigma", "1", "--clip", "1", "--layers", "2,x"], "10,20,30"),
+        (["gaussian", "--sigma", "1", "--clip", "1", "--layers", "2,2", "--dim", "5"], "exclude"),
+        (["gaussian", "--sigma", "1", "--clip", "1", "--dim", "5", "--keep", "0.5", "--as-printed"], "no pruning"),
+        (["vmf", "--kappa", "-1", "--dim", "3"], "kappa must lie in"),
+        (["epsilon", "--sigma", "1", "--delta", "2"], "delta must lie in"),
+        (["robustness", "--kappa", "0.1"], "--mu, or --sigma and --clip"),
+        (["robustness", "--kappa", "0.1", "--mu", "1", "--sigma", "1", "--clip", "1"], "--mu, or --sigma and --clip"),
+    ],
+)
+def test_bad_input_is_a_domain_error(arguments: list[str], words: str) -> None:
+    result = run.invoke(app, arguments)
+    assert isinstance(result.exception, DomainError)
+    assert words in str(result.exception)
