@@ -7,11 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leakgauge import metrics
+from leakgauge import metrics, parse
 from leakgauge.adversary import nulls
 from leakgauge.audit.plan import Cell
 from leakgauge.audit.prepare import Prepared, batches
-from leakgauge.expr import parse
 from leakgauge.observation import Observation, mixed, observe
 from leakgauge.types import Records, Threat
 

@@ -10,10 +10,11 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from leakgauge import parse
 from leakgauge.audit.prepare import Prepared, digest
 from leakgauge.audit.spec import Spec
 from leakgauge.audit.store import canonical
-from leakgauge.expr import Part, parse
+from leakgauge.expr import Part
 
 Arm = Literal["real", "noise", "another", "undefended"]
 CHUNK = 10

@@ -35,7 +35,9 @@ class Prepared:
         update = self.task.update(probe)
         with torch.no_grad():
             outputs = self.task.working(probe.inputs.to(next(iter(self.task.params.values()))))
-        return digest({**self.task.params, **self.task.buffers, **{f"∇{n}": v for n, v in update.items()}, "h": outputs})
+        return digest(
+            {**self.task.params, **self.task.buffers, **{f"∇{n}": v for n, v in update.items()}, "h": outputs}
+        )
 
 
 def digest(tree: Tree) -> str:

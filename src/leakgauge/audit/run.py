@@ -60,7 +60,10 @@ def execute(spec: Spec, home: Path, folder: Path, *, workers: int = 1, report: R
     store.sweep()
     prepared = prepare(spec, home)
     planned = plan(spec, prepared)
-    write(folder / "plan.json", canonical([{"id": c.id, "kind": c.kind, "params": c.params} for c in planned.cells]).encode())
+    write(
+        folder / "plan.json",
+        canonical([{"id": c.id, "kind": c.kind, "params": c.params} for c in planned.cells]).encode(),
+    )
     write(folder / "manifest.json", canonical(prepared.manifest).encode())
     left = [c for c in planned.cells if not store.done(c.id)]
     done, faults = len(planned.cells) - len(left), {}

@@ -135,7 +135,9 @@ def load(path: Path) -> Spec:
         text = path.read_bytes().decode()
         raw = tomllib.loads(text)
     except FileNotFoundError:
-        raise SpecError([Problem(str(path), "file", "there is no such file", "write one with `leakgauge init`")]) from None
+        raise SpecError(
+            [Problem(str(path), "file", "there is no such file", "write one with `leakgauge init`")]
+        ) from None
     except (OSError, UnicodeDecodeError) as fault:
         raise SpecError([Problem(str(path), "file", f"cannot be read ({fault})", "save it as UTF-8 text")]) from None
     except tomllib.TOMLDecodeError as fault:
@@ -165,5 +167,12 @@ def _keys(where: tuple[Any, ...]) -> list[str]:
     section: Any = Spec
     for step in where:
         annotation = section.model_fields[step].annotation
-        section = next((a for a in (annotation, *getattr(annotation, "__args__", ())) if isinstance(a, type) and issubclass(a, BaseModel)), section)
+        section = next(
+            (
+                a
+                for a in (annotation, *getattr(annotation, "__args__", ()))
+                if isinstance(a, type) and issubclass(a, BaseModel)
+            ),
+            section,
+        )
     return list(section.model_fields)

@@ -59,9 +59,7 @@ def verdicts(arms: Mapping[str, Arms], control: Arms, rules: VerdictSpec, metric
     gains = {name: excess(a.best("real", metric), a.null(metric)) for name, a in arms.items()}
     corrected = holm({name: gain.p for name, gain in gains.items()})
     positive = excess(control.best("real", metric), control.null(metric))
-    return {
-        name: _verdict(name, arms[name], gains[name], corrected[name], positive, rules, metric) for name in arms
-    }
+    return {name: _verdict(name, arms[name], gains[name], corrected[name], positive, rules, metric) for name in arms}
 
 
 def _verdict(
@@ -85,5 +83,13 @@ def _verdict(
         word = "no evidence"
         why = f"not above the null (p = {p:.2g}), although the same adversaries beat theirs without a defense"
     else:
-        word, why = "too weak", f"the adversaries do not beat their null without a defense either (p = {positive.p:.2g})"
+        word, why = (
+            "too weak",
+            f"the adversaries do not beat their null without a defense either (p = {positive.p:.2g})",
+        )
     return Verdict(name, word, why, gain, p, rate_at(real, null))
+
+
+def incomplete(name: str) -> Verdict:
+    """The verdict of a defense whose cells did not all finish."""
+    return Verdict(name, "incomplete", "a planned cell failed; see faults")
