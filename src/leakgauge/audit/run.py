@@ -52,10 +52,12 @@ def environment() -> dict[str, str]:
     }
 
 
-def execute(spec: Spec, home: Path, folder: Path, *, workers: int = 1, report: Report | None = None) -> Outcome:
-    """Run every cell that is not done yet."""
+def execute(
+    spec: Spec, home: Path, folder: Path, *, workers: int = 1, report: Report | None = None, redact: bool = False
+) -> Outcome:
+    """Run every cell that is not done yet; ``redact`` keeps neither originals nor reconstructions."""
     torch.set_num_threads(1)
-    store = Store(folder)
+    store = Store(folder, redact)
     _claim(store)
     store.sweep()
     prepared = prepare(spec, home)
@@ -65,6 +67,7 @@ def execute(spec: Spec, home: Path, folder: Path, *, workers: int = 1, report: R
         canonical([{"id": c.id, "kind": c.kind, "params": c.params} for c in planned.cells]).encode(),
     )
     write(folder / "manifest.json", canonical(prepared.manifest).encode())
+    store.keep(prepared.records.inputs, prepared.records.labels)
     left = [c for c in planned.cells if not store.done(c.id)]
     done, faults = len(planned.cells) - len(left), {}
     results = _alone(left, prepared, store) if workers == 1 else _together(left, spec, home, store, workers)
@@ -109,9 +112,9 @@ def _finish(cell: Cell, prepared: Prepared, store: Store) -> str | None:
 _worker: dict[str, Any] = {}
 
 
-def _begin(spec: Spec, home: Path, folder: Path) -> None:
+def _begin(spec: Spec, home: Path, store: Store) -> None:
     torch.set_num_threads(1)
-    _worker.update(prepared=prepare(spec, home), store=Store(folder))
+    _worker.update(prepared=prepare(spec, home), store=store)
 
 
 def _work(cell: Cell) -> str | None:
@@ -122,7 +125,7 @@ def _together(
     left: list[Cell], spec: Spec, home: Path, store: Store, workers: int
 ) -> Iterator[tuple[Cell, str | None]]:
     context = get_context("spawn")
-    with ProcessPoolExecutor(workers, context, _begin, (spec, home, store.folder)) as pool:
+    with ProcessPoolExecutor(workers, context, _begin, (spec, home, store)) as pool:
         running: dict[Future[str | None], Cell] = {pool.submit(_work, cell): cell for cell in left}
         try:
             while running:

@@ -7,8 +7,6 @@ rename, so that a kill at any moment leaves either the whole file or none. Files
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,12 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from leakgauge.errors import LeakgaugeError
+from leakgauge.private import write
+
+__all__ = ["RECORDS", "Store", "StoreError", "canonical", "write"]
+
+RECORDS = "records.safetensors"
+"""The originals and their labels, in the order of ``result.json``; only the report reads them."""
 
 
 class StoreError(LeakgaugeError):
@@ -29,26 +33,12 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write a private file so that it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp gives mode 0600
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 @dataclass(frozen=True)
 class Store:
-    """One run folder."""
+    """One run folder. A redacted one keeps scores only: a good reconstruction shows what the original shows."""
 
     folder: Path
+    redact: bool = False
 
     def cell(self, identity: str) -> Path:
         return self.folder / "cells" / f"{identity}.json"
@@ -57,8 +47,17 @@ class Store:
         return self.cell(identity).is_file()
 
     def commit(self, identity: str, result: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        write(self.cell(identity).with_suffix(".safetensors"), save(dict(tensors)))
+        if not self.redact:
+            write(self.cell(identity).with_suffix(".safetensors"), save(dict(tensors)))
         write(self.cell(identity), canonical(result).encode())
+
+    def keep(self, inputs: Tensor, labels: Tensor) -> None:
+        """Keep the originals, for pictures side by side; a redacted run has none, and loses those it had."""
+        if self.redact:
+            (self.folder / RECORDS).unlink(missing_ok=True)
+        else:
+            kept = {"inputs": inputs.detach().cpu().float().contiguous(), "labels": labels.detach().cpu().contiguous()}
+            write(self.folder / RECORDS, save(kept))
 
     def result(self, identity: str) -> dict[str, Any]:
         path = self.cell(identity)
