@@ -1,7 +1,7 @@
 """Running a plan: worker processes, one thread each; whatever is finished stays finished.
 
-The same command resumes a run that was killed. A resume in another environment is refused, because its numbers would not
-be the undisturbed run's; a failing cell is reported and does not stop the others.
+The same command resumes a run that was killed. A resume in another environment is refused, because its numbers would
+not be the undisturbed run's; a failing cell is reported and does not stop the others.
 """
 
 from __future__ import annotations

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from leakgauge.audit.spec import VerdictSpec
 from leakgauge.audit.statistics import Excess, Rate, Scores, best_of, excess, holm, rate_at
+from leakgauge.errors import DomainError
 
 Word = Literal["exact", "recognisable", "detectable", "no evidence", "too weak", "incomplete", "invalid"]
 ORDER: tuple[Word, ...] = ("no evidence", "detectable", "recognisable", "exact")
@@ -93,3 +94,16 @@ def _verdict(
 def incomplete(name: str) -> Verdict:
     """The verdict of a defense whose cells did not all finish."""
     return Verdict(name, "incomplete", "a planned cell failed; see faults")
+
+
+def failing(made: Mapping[str, Any], fail_on: str) -> list[str]:
+    """The defenses of a result that fail a gate, a line each: at or above ``fail_on``, or not to be relied on."""
+    if fail_on not in ORDER[1:]:
+        raise DomainError(f"a gate is one of {ORDER[1:]}, got {fail_on!r}", where="fail_on")
+    bad = {*ORDER[ORDER.index(fail_on) :], "too weak", "incomplete", "invalid"}
+    return [
+        f"{d['name']}: {d['attack']['verdict']}: {d['attack']['why']}"
+        for checkpoint in made["checkpoints"]
+        for d in checkpoint["defenses"]
+        if d["attack"]["verdict"] in bad
+    ]

@@ -54,8 +54,8 @@ def check(path: Annotated[Path, typer.Argument(help="The spec, a TOML file.")]) 
     arms = 3 * len(spec.adversaries) * (len({*spec.defenses.values(), "identity()"}))
     typer.echo(f"{path}: fine")
     typer.echo(
-        f"plan: {len(spec.defenses)} defenses x {len(spec.adversaries)} adversaries x 3 arms (the update, noise, another "
-        f"record's update), {spec.task.records} updates in {arms * chunks} cells"
+        f"plan: {len(spec.defenses)} defenses x {len(spec.adversaries)} adversaries x 3 arms (the update, noise, "
+        f"another record's update), {spec.task.records} updates in {arms * chunks} cells"
     )
 
 
@@ -134,14 +134,11 @@ def _tell(made: dict[str, Any], folder: Path, redact: bool) -> None:
 
 def exit_code(made: dict[str, Any], fail_on: str | None) -> int:
     """The exit code of a result under a gate."""
-    from leakgauge.audit.verdict import ORDER
+    from leakgauge.audit.verdict import failing
 
     words = [d["attack"]["verdict"] for c in made["checkpoints"] for d in c["defenses"]]
     if "invalid" in words:
         return INVALID
     if "incomplete" in words:
         return INCOMPLETE
-    if fail_on is None:
-        return 0
-    bad = {*ORDER[ORDER.index(fail_on) :], "too weak"}  # type: ignore[arg-type]
-    return GATE_FAILED if bad & set(words) else 0
+    return GATE_FAILED if fail_on and failing(made, fail_on) else 0
