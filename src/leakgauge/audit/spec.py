@@ -6,7 +6,6 @@ imports the user's code: a ``package.module:name`` is checked for its form only.
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from leakgauge.errors import LeakgaugeError, nearest
 
-STRANGER = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(\(.*\))?")
+MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class SpecError(LeakgaugeError):
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Normalise(_Section):
@@ -90,7 +89,7 @@ class TaskSpec(_Section):
 class Checkpoints(_Section):
     """Steps of training at which the client is audited; 0 is the model as given."""
 
-    train_steps: list[Annotated[int, Field(ge=0)]] = [0]
+    train_steps: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0]
 
 
 class ThreatSpec(_Section):
@@ -126,23 +125,34 @@ class Spec(_Section):
     threat: ThreatSpec = ThreatSpec()
     verdict: VerdictSpec = VerdictSpec()
     preset: Literal["quick", "standard", "thorough"] = "standard"
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
 
 def load(path: Path) -> Spec:
     """Read a spec; a :class:`SpecError` holds every problem of its form."""
+    return of(_table(path), str(path))
+
+
+def _table(path: Path) -> dict[str, Any]:
+    def fail(key: str, what: str, remedy: str) -> SpecError:
+        return SpecError([Problem(str(path), key, what, remedy)])
+
     try:
-        text = path.read_bytes().decode()
-        raw = tomllib.loads(text)
+        if path.exists() and not path.is_file():  # reading a device may never end
+            raise fail("file", "is no regular file", "give a TOML file")
+        if path.stat().st_size > MOST_BYTES:
+            raise fail("file", f"has more than {MOST_BYTES} bytes", "a spec is a page of text; give that file")
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
-        raise SpecError(
-            [Problem(str(path), "file", "there is no such file", "write one with `leakgauge init`")]
-        ) from None
-    except (OSError, UnicodeDecodeError) as fault:
-        raise SpecError([Problem(str(path), "file", f"cannot be read ({fault})", "save it as UTF-8 text")]) from None
-    except tomllib.TOMLDecodeError as fault:
-        raise SpecError([Problem(str(path), "syntax", str(fault), "mend the TOML; see `leakgauge init`")]) from None
-    return of(raw, str(path))
+        raise fail("file", "there is no such file", "write one with `leakgauge init`") from None
+    except UnicodeDecodeError as fault:
+        raise fail("file", f"is not UTF-8 text (byte {fault.start})", "save it as UTF-8 text") from None
+    except OSError as fault:
+        raise fail("file", f"cannot be read ({fault.strerror})", "check the path") from None
+    except RecursionError:
+        raise fail("syntax", "is nested too deeply", "mend the TOML; see `leakgauge init`") from None
+    except ValueError as fault:  # a TOMLDecodeError, a number of too many digits, a path with a NUL
+        raise fail("syntax", shown(str(fault), 160), "mend the TOML; see `leakgauge init`") from None
 
 
 def of(raw: dict[str, Any], file: str = "spec") -> Spec:
@@ -153,26 +163,97 @@ def of(raw: dict[str, Any], file: str = "spec") -> Spec:
         raise SpecError(_problem(file, error) for error in fault.errors()) from None
 
 
+def problems(spec: Spec, file: str | Path) -> list[Problem]:
+    """Everything else that is wrong with a well-formed spec, all at once; imports none of the user's code.
+
+    Expressions, names, files and numbers that cannot work together. ``file`` is named in the problems, and relative
+    paths start at its folder.
+    """
+    from leakgauge.audit.checks import Checks  # the registries need torch; a spec does not
+
+    return Checks(spec, Path(file)).problems()
+
+
+def shown(value: Any, most: int = 60) -> str:
+    """A value on one line of an error message."""
+    text = " ".join((value if isinstance(value, str) else repr(value)).split())
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+_WORDS = {
+    "string_type": "must be text in quotes",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list, [ … ]",
+    "dict_type": "must be a table of names and texts",
+    "model_type": "must be a table of its own",
+    "finite_number": "must be a finite number",
+    "too_short": "must not be empty",
+}
+_BOUNDS = {
+    "greater_than": ("gt", "must be above"),
+    "greater_than_equal": ("ge", "must be at least"),
+    "less_than": ("lt", "must be below"),
+    "less_than_equal": ("le", "must be at most"),
+}
+
+
 def _problem(file: str, error: Any) -> Problem:
-    where = error["loc"]
-    key = ".".join(map(str, where))
-    if error["type"] == "extra_forbidden":
-        return Problem(file, key, "there is no such key", nearest(str(where[-1]), _keys(where[:-1])))
-    if error["type"] == "missing":
-        return Problem(file, key, "is missing", f"add {where[-1]} = …; see `leakgauge init`")
-    return Problem(file, key, f"{error['msg'].lower()}, got {error['input']!r}"[:200], "see the reference of the spec")
+    where, kind, context = error["loc"], error["type"], error.get("ctx", {})
+    key, name = ".".join(map(str, where)), str(where[-1]) if where else "spec"
+    if kind == "extra_forbidden":
+        return Problem(file, key, "there is no such key", nearest(name, _keys(where[:-1])))
+    if kind == "missing":
+        return Problem(file, key, "is missing", f"add {name} = …; see `leakgauge init`")
+    got = f", got {shown(repr(error['input']))}"
+    if kind == "literal_error":
+        allowed = [str(a) for a in _allowed(where)]
+        remedy = nearest(error["input"], allowed) if isinstance(error["input"], str) else f"one of {', '.join(allowed)}"
+        return Problem(file, key, f"must be one of {context['expected']}{got}", remedy)
+    if kind in _BOUNDS:
+        bound, words = _BOUNDS[kind]
+        return Problem(
+            file, key, f"{words} {context[bound]}{got}", f"give a number that is {words[8:]} {context[bound]}"
+        )
+    said = _WORDS.get(kind, str(error["msg"]).lower())
+    return Problem(file, key, said + got, f"write {_EXAMPLES.get(kind, f'another {name}')}; see `leakgauge init`")
+
+
+_EXAMPLES = {
+    "string_type": 'it like "this"',
+    "int_type": "it like 3",
+    "int_from_float": "it like 3",
+    "float_type": "it like 0.1",
+    "bool_type": "true or false",
+    "list_type": "it like [0, 100]",
+    "dict_type": 'it like name = "identity()"',
+    "model_type": "a section [name] with keys below it",
+    "finite_number": "it like 0.1",
+    "too_short": "at least one",
+}
+
+
+def _annotation(where: tuple[Any, ...]) -> Any:
+    """What stands at a place of the spec: an annotation, or the whole spec."""
+    here: Any = Spec
+    for step in where:
+        section = next((a for a in _inner(here) if isinstance(a, type) and issubclass(a, BaseModel)), None)
+        if section is None or step not in section.model_fields:
+            return None
+        here = section.model_fields[step].annotation
+    return here
+
+
+def _inner(annotation: Any) -> list[Any]:
+    return [annotation, *(a for arg in getattr(annotation, "__args__", ()) for a in _inner(arg))]
+
+
+def _allowed(where: tuple[Any, ...]) -> list[Any]:
+    return [a for a in _inner(_annotation(where)) if isinstance(a, str)]
 
 
 def _keys(where: tuple[Any, ...]) -> list[str]:
-    section: Any = Spec
-    for step in where:
-        annotation = section.model_fields[step].annotation
-        section = next(
-            (
-                a
-                for a in (annotation, *getattr(annotation, "__args__", ()))
-                if isinstance(a, type) and issubclass(a, BaseModel)
-            ),
-            section,
-        )
-    return list(section.model_fields)
+    sections = [a for a in _inner(_annotation(where)) if isinstance(a, type) and issubclass(a, BaseModel)]
+    return list(sections[0].model_fields) if sections else []
