@@ -1,7 +1,7 @@
 """Private files: readable by their owner only, and there whole or not at all.
 
-Run folders and reports hold private records. This module knows neither torch nor safetensors, so that commands that only
-read a run folder start at once.
+Run folders and reports hold private records. This module knows neither torch nor safetensors, so that commands which
+only read a run folder start at once.
 """
 
 from __future__ import annotations

@@ -30,9 +30,7 @@ def originals() -> Any:
     return np.stack([np.roll(ramp, 7 * i, -1) for i in range(N)])
 
 
-def make(
-    folder: Path, defenses: Mapping[str, str] | None = None, steps: Sequence[int] = (0,), **changes: Any
-) -> Path:
+def make(folder: Path, defenses: Mapping[str, str] | None = None, steps: Sequence[int] = (0,), **changes: Any) -> Path:
     """A run folder with one defense per name → verdict."""
     (folder / "cells").mkdir(parents=True)
     defenses = defenses or {"none": "recognisable", "noisy": "no evidence"}
@@ -86,9 +84,17 @@ def defense(name: str, word: str, strength: float = 1.0) -> dict[str, Any]:
     scores = [0.05 + gain + 0.04 * (2 - i) for i in range(N)]
     rows = [
         {
-            **{"record": i, "label": i % 3, "score": s, "psnr": 75.0 if word == "exact" else 10 + 20 * s},
-            **{"null": 0.02 * i, "exposure": 1 / 11, "adversary": "adaptive"},
-            **{"cell": "aa", "row": i, "null_cell": "bb", "null_row": i},
+            "record": i,
+            "label": i % 3,
+            "score": s,
+            "psnr": 75.0 if word == "exact" else 10 + 20 * s,
+            "null": 0.02 * i,
+            "exposure": 1 / 11,
+            "adversary": "adaptive",
+            "cell": "aa",
+            "row": i,
+            "null_cell": "bb",
+            "null_row": i,
         }
         for i, s in enumerate(scores)
     ]

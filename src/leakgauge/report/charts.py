@@ -11,7 +11,7 @@ from leakgauge.report.formats import gain, score, share
 from leakgauge.report.schema import Checkpoint, Defense, Result
 from leakgauge.report.svg import SERIES, Scale, apart, chart, element, marker, text, tick
 
-WIDTH, GUTTER, ROW, TOP = 860.0, 170.0, 64.0, 24.0
+WIDTH, GUTTER, ROW, TOP = 860.0, 210.0, 64.0, 24.0
 RUNG = 100.0
 """Decibels at which the axis ends: beyond, a picture is the same picture."""
 
@@ -54,11 +54,14 @@ def _grid(x: Scale, bottom: float, label: str) -> Markup:
 def _band(defense: Defense, x: Scale, top: float) -> Markup:
     parts = [
         element("line", x1=0.0, x2=WIDTH, y1=top, y2=top, class_="grid"),
-        text(defense.name, 0, top + 28, css="name"),
+        text(defense.name, 0, top + 37, css="name", limit=17),
         text("attack", GUTTER - 14, top + 22, css="tick", anchor="end"),
         text("null", GUTTER - 14, top + 50, css="tick", anchor="end"),
     ]
-    lanes = (("dot real", top + 18, [r.score for r in defense.records]), ("dot null", top + 46, [r.null for r in defense.records]))
+    lanes = (
+        ("dot real", top + 18, [r.score for r in defense.records]),
+        ("dot null", top + 46, [r.null for r in defense.records]),
+    )
     for css, middle, values in lanes:
         parts += [
             element("circle", cx=x(v), cy=middle + wiggle, r=4.5, class_=css)
@@ -83,27 +86,51 @@ def training(result: Result) -> Markup | None:
     """Mean gain over the null at each checkpoint, with intervals; None for a single checkpoint."""
     points = result.checkpoints
     names = list(dict.fromkeys(d.name for c in points for d in c.defenses))
-    found = {n: [(i, d) for i, c in enumerate(points) for d in c.defenses if d.name == n and d.attack.excess] for n in names}
+    found = {
+        n: [(i, d) for i, c in enumerate(points) for d in c.defenses if d.name == n and d.attack.excess] for n in names
+    }
     found = {n: seen for n, seen in found.items() if seen}
     if len(points) < 2 or not found:
         return None
-    ends = [v for seen in found.values() for _, d in seen if d.attack.excess for v in (d.attack.excess.low, d.attack.excess.high)]
+    ends = [
+        v
+        for seen in found.values()
+        for _, d in seen
+        if d.attack.excess
+        for v in (d.attack.excess.low, d.attack.excess.high)
+    ]
     pad = 0.05 * (max(*ends, 0.0) - min(*ends, 0.0) or 1.0)
     height, right = 300.0, WIDTH - 190
     y = Scale(min(*ends, 0.0) - pad, max(*ends, 0.0) + pad, height, TOP)
     x = Scale(0, len(points) - 1, 80, right)
     parts = [
-        Markup().join((element("line", x1=60.0, x2=right + 10, y1=y(v), y2=y(v), class_="zero" if abs(v) < 1e-9 else "grid"), text(tick(v), 52, y(v) + 4, css="tick", anchor="end")))
+        Markup().join(
+            (
+                element("line", x1=60.0, x2=right + 10, y1=y(v), y2=y(v), class_="zero" if abs(v) < 1e-9 else "grid"),
+                text(tick(v), 52, y(v) + 4, css="tick", anchor="end"),
+            )
+        )
         for v in y.ticks()
     ]
     parts += [text(f"step {c.step}", x(i), height + 20, css="tick", anchor="middle") for i, c in enumerate(points)]
-    parts.append(text(f"gain in {result.metric} over the null (mean and interval); 0 means nothing leaks", 60, 12, css="axis", limit=120))
+    parts.append(
+        text(
+            f"gain in {result.metric} over the null (mean and interval); 0 means nothing leaks",
+            60,
+            12,
+            css="axis",
+            limit=120,
+        )
+    )
     labels = apart([y(seen[-1][1].attack.excess.mean) for seen in found.values() if seen[-1][1].attack.excess], 18)
     for kind, (name, seen), label in zip(count(), found.items(), labels, strict=False):
         parts.append(_line(kind, seen, x, y))
-        parts.append(text(name, right + 18, label + 4, css="name"))
-    told = "; ".join(f"{n}: " + ", ".join(f"step {points[i].step} {gain(d.attack.excess, result.metric)}" for i, d in seen) for n, seen in found.items())
-    return chart(WIDTH, height + 34, "Leakage over training", told, *parts)
+        parts.append(_key(kind, name, right + 26, label))
+    told = "; ".join(
+        f"{n}: " + ", ".join(f"step {points[i].step} {gain(d.attack.excess, result.metric)}" for i, d in seen)
+        for n, seen in found.items()
+    )
+    return chart(WIDTH, max(height + 34, *(label + 16 for label in labels)), "Leakage over training", told, *parts)
 
 
 def _line(kind: int, seen: Sequence[tuple[int, Defense]], x: Scale, y: Scale) -> Markup:
@@ -114,13 +141,23 @@ def _line(kind: int, seen: Sequence[tuple[int, Defense]], x: Scale, y: Scale) ->
     for a, e in places:
         if e:
             parts.append(element("line", x1=a, x2=a, y1=y(e.low), y2=y(e.high), class_=f"bar {look}"))
-            parts.append(marker(kind, a, y(e.mean), f"mark {look}"))
+            parts.append(marker(kind, a, y(e.mean), _look(kind)))
     return Markup().join(parts)
+
+
+def _key(kind: int, name: str, x: float, y: float) -> Markup:
+    return marker(kind, x, y, _look(kind)) + text(name, x + 12, y + 4, css="name", limit=20)
+
+
+def _look(kind: int) -> str:
+    return f"mark series{kind % SERIES + 1}"
 
 
 def utility(result: Result) -> Markup | None:
     """Accuracy against mean gain over the null; None where no accuracy is known. Up and left is better."""
-    seen = [(c, d, d.accuracy if d.accuracy is not None else c.accuracy) for c in result.checkpoints for d in c.defenses]
+    seen = [
+        (c, d, d.accuracy if d.accuracy is not None else c.accuracy) for c in result.checkpoints for d in c.defenses
+    ]
     known = [(c, d, a, d.attack.excess) for c, d, a in seen if a is not None and d.attack.excess is not None]
     if not known:
         return None
@@ -132,14 +169,19 @@ def utility(result: Result) -> Markup | None:
     y = Scale(max(0.0, min(accuracies) - 0.05), min(1.0, max(accuracies) + 0.05), bottom, TOP)
     parts = [_grid(x, bottom, f"gain in {result.metric} over the null (left leaks less)")]
     parts += [
-        Markup().join((element("line", x1=80.0, x2=x.stop, y1=y(v), y2=y(v), class_="grid"), text(share(v), 72, y(v) + 4, css="tick", anchor="end")))
+        Markup().join(
+            (
+                element("line", x1=80.0, x2=x.stop, y1=y(v), y2=y(v), class_="grid"),
+                text(share(v), 72, y(v) + 4, css="tick", anchor="end"),
+            )
+        )
         for v in y.ticks(5)
     ]
     parts.append(text("accuracy (up is better)", 60, 12, css="axis", limit=60))
     kinds = {name: k for k, name in enumerate(dict.fromkeys(d.name for _, d, _, _ in known))}
-    several = len(result.checkpoints) > 1
-    for c, d, a, e in known:
-        parts.append(marker(kinds[d.name], x(e.mean), y(a), f"mark series{kinds[d.name] % SERIES + 1}", 6))
-        parts.append(text(f"{d.name}, step {c.step}" if several else d.name, x(e.mean) + 11, y(a) + 4, css="name", limit=30))
-    told = "; ".join(f"{d.name} at step {c.step}: accuracy {share(a)}, {gain(e, result.metric)}" for c, d, a, e in known)
-    return chart(WIDTH, bottom + 46, "Utility against privacy", told, *parts)
+    parts += [marker(kinds[d.name], x(e.mean), y(a), _look(kinds[d.name]), 6) for _, d, a, e in known]
+    parts += [_key(k, name, x.stop + 26, TOP + 10 + 20 * k) for name, k in kinds.items()]
+    told = "; ".join(
+        f"{d.name} at step {c.step}: accuracy {share(a)}, {gain(e, result.metric)}" for c, d, a, e in known
+    )
+    return chart(WIDTH, max(bottom + 46, TOP + 20 + 20 * len(kinds)), "Utility against privacy", told, *parts)

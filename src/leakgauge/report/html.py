@@ -19,7 +19,7 @@ from leakgauge.report import charts, formats, story
 from leakgauge.report.pictures import data_uri
 from leakgauge.report.reading import Run
 from leakgauge.report.reproduce import COMMAND, facts, spec_text
-from leakgauge.report.schema import Checkpoint, Defense, Row
+from leakgauge.report.schema import Defense, Row
 from leakgauge.report.words import MEANINGS, METRICS, severity
 
 
@@ -44,39 +44,44 @@ class Exhibit:
 def html(run: Run) -> str:
     """The whole page."""
     result, found = run.result, story.subjects(run.result)
-    script, style = Markup(_part("sort.js")), Markup(_part("style.css"))  # noqa: S704 - our own files
+    script, style = Markup(_part("sort.js")), Markup(_part("style.css"))
     used = [m for word, m in MEANINGS.items() if any(s.word == word for s in found)]
-    return _environment().get_template("report.html").render(
-        run=run,
-        result=result,
-        found=found,
-        headline=story.headline(found),
-        control=story.control(result),
-        meanings=MEANINGS,
-        used=used,
-        unused=[m for m in MEANINGS.values() if m not in used],
-        metric=METRICS.get(result.metric, result.metric),
-        exhibits=exhibits,
-        severity=severity,
-        charts=charts,
-        f=formats,
-        facts=facts(run),
-        command=COMMAND,
-        spec=spec_text(result),
-        script=script,
-        style=style,
-        script_hash=_hash(script),
-        style_hash=_hash(style),
-        several=len(result.checkpoints) > 1,
+    page = (
+        _environment()
+        .get_template("report.html")
+        .render(
+            run=run,
+            result=result,
+            found=found,
+            headline=story.headline(found),
+            control=story.control(result),
+            meanings=MEANINGS,
+            used=used,
+            unused=[m for m in MEANINGS.values() if m not in used],
+            metric=METRICS.get(result.metric, result.metric),
+            exhibits=exhibits,
+            severity=severity,
+            charts=charts,
+            f=formats,
+            facts=facts(run),
+            command=COMMAND,
+            spec=spec_text(result),
+            script=script,
+            style=style,
+            script_hash=_hash(script),
+            style_hash=_hash(style),
+            several=len(result.checkpoints) > 1,
+        )
     )
+    return page.strip() + "\n"
 
 
-def exhibits(run: Run, checkpoint: Checkpoint, defense: Defense) -> list[Exhibit]:
+def exhibits(run: Run, defense: Defense) -> list[Exhibit]:
     """The most exposed, the median and the least exposed record."""
     rows = defense.records
     places = {0: "most exposed", len(rows) // 2: "median", len(rows) - 1: "least exposed"}
     if len(rows) < 3:
-        places = {i: name for i, name in enumerate(("most exposed", "least exposed"))}
+        places = dict(enumerate(("most exposed", "least exposed")))
     return [_exhibit(run, name, rows[i], defense) for i, name in places.items() if i < len(rows)]
 
 

@@ -53,10 +53,11 @@ def headline(found: Sequence[Subject]) -> str:
     if leaks:
         return f"{_of(len(leaks), n)} {_s(leaks, 'lets', 'let')} private records be recognised"
     if traces:
-        return f"{_of(len(traces), n)} {_s(traces, 'lets', 'let')} traces of private records through; none was recognisable"
+        return f"{_of(len(traces), n)} {_s(traces, 'lets', 'let')} traces of records through; none was recognisable"
     if silent:
         return f"{_of(len(silent), n)} could not be judged; nothing is known to leak, nothing is known to be safe"
-    return f"No evidence of leakage through {'the defense' if n == 1 else f'any of {n} defenses'}; this is no proof of safety"
+    which = "the defense" if n == 1 else f"any of {n} defenses"
+    return f"No evidence of leakage through {which}; this is no proof of safety"
 
 
 def _bare(word: Word) -> str:

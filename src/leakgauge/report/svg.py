@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from markupsafe import Markup, escape
 
@@ -15,7 +16,7 @@ SERIES = 6
 def element(name: str, /, *children: str, **attributes: object) -> Markup:
     """One SVG element; a trailing or inner ``_`` of an attribute stands for ``-``; everything is escaped."""
     written = "".join(f' {k.rstrip("_").replace("_", "-")}="{escape(_short(v))}"' for k, v in attributes.items())
-    return Markup(f"<{name}{written}>{Markup().join(escape(c) for c in children)}</{name}>")  # noqa: S704 - escaped
+    return Markup(f"<{name}{written}>{Markup().join(escape(c) for c in children)}</{name}>")
 
 
 def _short(value: object) -> str:
@@ -82,6 +83,6 @@ def apart(values: Sequence[float], gap: float) -> list[float]:
     """The same heights, moved as little as needed so that labels do not overlap."""
     order = sorted(range(len(values)), key=lambda i: values[i])
     placed = list(values)
-    for before, after in zip(order, order[1:], strict=False):
+    for before, after in pairwise(order):
         placed[after] = max(placed[after], placed[before] + gap)
     return placed

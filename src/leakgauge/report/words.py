@@ -34,57 +34,59 @@ MEANINGS: dict[Word, Meaning] = {
             "severe",
             "octagon",
             "a private record was copied out of the update",
-            "At least one private record was recovered to numerical precision. Whoever sees the update holds the record "
-            "itself. Treat this set-up as sending the data.",
+            "At least one private record was recovered to numerical precision. Whoever sees the update holds the "
+            "record itself. Treat this set-up as sending the data.",
         ),
         Meaning(
             "recognisable",
             "high",
             "triangle",
             "private records can be recognised",
-            "The attack rebuilt at least one private record so well that a person would recognise it, and the result cannot "
-            "be explained by guessing. Do not rely on this defense at this setting.",
+            "The attack rebuilt at least one private record so closely that it passes the threshold for "
+            "recognisable, the audit’s stand-in for “a person would know it”, and guessing does not explain it. "
+            "Do not rely on this defense at this setting.",
         ),
         Meaning(
             "detectable",
             "medium",
             "diamond",
             "traces of the records are visible, none was recognisable",
-            "Reconstructions are closer to the private records than guessing would be, but none reached the threshold for "
-            "recognisable. Information leaks; a stronger attack may make more of it.",
+            "Reconstructions are closer to the private records than guessing would be, but none reached the "
+            "threshold for recognisable. Information leaks; a stronger attack may make more of it.",
         ),
         Meaning(
             "no evidence",
             "low",
             "circle",
             "these attacks found nothing",
-            "These attacks did no better than guessing against this defense, although the same attacks worked when the "
-            "defense was switched off. This is not a proof of safety: a stronger attack, or one with more knowledge, might "
-            "succeed. Only a bound, where one is given, limits every attack.",
+            "These attacks did no better than guessing against this defense, although the same attacks worked "
+            "when the defense was switched off. This is not a proof of safety: a stronger attack, or one with "
+            "more knowledge, might succeed. Only a bound, where one is given, limits every attack.",
         ),
         Meaning(
             "too weak",
             "none",
             "question",
             "nothing can be concluded: the attacks fail without a defense, too",
-            "The attacks did not work even with the defense switched off, so their failure says nothing about the defense. "
-            "Do not read this as safe. Give the attacks more steps or more records, or check the set-up, and run again.",
+            "The attacks did not work even with the defense switched off, so their failure says nothing about the "
+            "defense. Do not read this as safe. Give the attacks more steps or more records, or check the "
+            "set-up, and run again.",
         ),
         Meaning(
             "incomplete",
             "none",
             "half",
             "nothing can be concluded: part of the audit failed",
-            "A planned part of the audit failed, so there is no verdict. Do not read this as safe. The faults are listed "
-            "below; the same command finishes the run.",
+            "A planned part of the audit failed, so there is no verdict. Do not read this as safe. The faults are "
+            "listed below; the same command finishes the run.",
         ),
         Meaning(
             "invalid",
             "none",
             "cross",
             "nothing can be concluded: the set-up is not your client",
-            "The audit could not replay what your real client did, so its numbers are about some other system. Do not use "
-            "them. `leakgauge doctor` says which settings differ.",
+            "The audit could not replay what your real client did, so its numbers are about some other system. Do "
+            "not use them. The command leakgauge doctor says which settings differ.",
         ),
     )
 }
@@ -110,5 +112,5 @@ def fails(word: Word, fail_on: Word) -> bool:
 
 METRICS = {
     "ssim": "structural similarity (SSIM): 1 is the same picture, about 0 is unrelated",
-    "psnr": "peak signal-to-noise ratio (PSNR) in dB: higher is closer; 60 dB and more cannot be told from the original",
+    "psnr": "peak signal-to-noise ratio (PSNR) in dB: higher is closer; from 60 dB on no eye can tell the difference",
 }

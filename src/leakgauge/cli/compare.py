@@ -1,0 +1,38 @@
+"""``leakgauge compare``: what changed between two runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from leakgauge.cli.tables import table
+
+
+def compare(
+    before: Annotated[Path, typer.Argument(help="The folder of an audit.")],
+    after: Annotated[Path, typer.Argument(help="The folder of a later audit.")],
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,
+) -> None:
+    """What changed between two runs: verdicts, scores with intervals, settings.
+
+    \b
+    Examples:
+      leakgauge compare run1 run2
+      leakgauge compare run1 run2 --markdown > change.md
+
+    Needs the run folders only; none of your code is imported.
+    """
+    from leakgauge.report import compare as between
+    from leakgauge.report import read
+
+    found = between(read(before), read(after))
+    if markdown:
+        typer.echo(found.markdown(), nl=False)
+        return
+    for title, (heads, rows) in found.tables().items():
+        typer.echo(f"{title}:" if rows else f"{title}: no difference")
+        if rows:
+            table(heads, rows)
+    typer.echo(f"Note: {found.note}.")
