@@ -146,7 +146,7 @@ def _line(kind: int, seen: Sequence[tuple[int, Defense]], x: Scale, y: Scale) ->
 
 
 def _key(kind: int, name: str, x: float, y: float) -> Markup:
-    return marker(kind, x, y, _look(kind)) + text(name, x + 12, y + 4, css="name", limit=20)
+    return marker(kind, x, y, _look(kind)) + text(name, x + 12, y + 4, css="name", limit=17)
 
 
 def _look(kind: int) -> str:

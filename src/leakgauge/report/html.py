@@ -64,6 +64,7 @@ def html(run: Run) -> str:
             charts=charts,
             f=formats,
             facts=facts(run),
+            task=dict(facts(run)),
             command=COMMAND,
             spec=spec_text(result),
             script=script,

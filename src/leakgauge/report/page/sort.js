@@ -26,7 +26,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
   });
 }
 // what is folded on screen is shown on paper
-const folded = () => [...document.querySelectorAll("details:not([open])")];
+const folded = () => [...document.querySelectorAll("details:not([open]):not(.screen)")];
 let opened = [];
 addEventListener("beforeprint", () => { opened = folded(); for (const d of opened) d.open = true; });
 addEventListener("afterprint", () => { for (const d of opened) d.open = false; });
