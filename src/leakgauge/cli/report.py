@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
-
-class Gate(str, Enum):  # noqa: UP042 - older versions of typer read StrEnum by its name
-    """What a gate can name; the values are the words of the verdict."""
-
-    detectable = "detectable"
-    recognisable = "recognisable"
-    exact = "exact"
+from leakgauge.cli.audit import Gate
 
 
 def report(

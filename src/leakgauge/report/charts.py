@@ -100,7 +100,7 @@ def training(result: Result) -> Markup | None:
         for v in (d.attack.excess.low, d.attack.excess.high)
     ]
     pad = 0.05 * (max(*ends, 0.0) - min(*ends, 0.0) or 1.0)
-    height, right = 300.0, WIDTH - 190
+    height, right = 300.0, WIDTH - 220
     y = Scale(min(*ends, 0.0) - pad, max(*ends, 0.0) + pad, height, TOP)
     x = Scale(0, len(points) - 1, 80, right)
     parts = [
@@ -125,7 +125,7 @@ def training(result: Result) -> Markup | None:
     labels = apart([y(seen[-1][1].attack.excess.mean) for seen in found.values() if seen[-1][1].attack.excess], 18)
     for kind, (name, seen), label in zip(count(), found.items(), labels, strict=False):
         parts.append(_line(kind, seen, x, y))
-        parts.append(_key(kind, name, right + 26, label))
+        parts.append(_key(kind, name, right + 48, label))
     told = "; ".join(
         f"{n}: " + ", ".join(f"step {points[i].step} {gain(d.attack.excess, result.metric)}" for i, d in seen)
         for n, seen in found.items()

@@ -10,7 +10,7 @@ from itertools import pairwise
 from markupsafe import Markup, escape
 
 SERIES = 6
-"""Looks of a series: colour, marker and dash together, so that none of them carries meaning alone."""
+"""Colours (with their dashes) of series; markers vary too, so that colour never carries meaning alone."""
 
 
 def element(name: str, /, *children: str, **attributes: object) -> Markup:
@@ -63,16 +63,15 @@ def tick(value: float) -> str:
 
 
 def marker(kind: int, x: float, y: float, css: str, size: float = 5.0) -> Markup:
-    """Circle, square, triangle, diamond, down-triangle, plus-shaped: by ``kind`` modulo six."""
+    """Circle, square, triangle, diamond or triangle upside down: with six colours, thirty looks before one returns."""
     shapes: tuple[Sequence[tuple[float, float]], ...] = (
         (),
         ((-1, -1), (1, -1), (1, 1), (-1, 1)),
         ((0, -1.3), (1.2, 0.9), (-1.2, 0.9)),
         ((0, -1.4), (1.4, 0), (0, 1.4), (-1.4, 0)),
         ((0, 1.3), (1.2, -0.9), (-1.2, -0.9)),
-        tuple((math.cos(a), math.sin(a)) for a in (k * math.pi / 3 for k in range(6))),
     )
-    corners = shapes[kind % SERIES]
+    corners = shapes[kind % len(shapes)]
     if not corners:
         return element("circle", cx=x, cy=y, r=size, class_=css)
     points = " ".join(f"{x + size * a:.1f},{y + size * b:.1f}" for a, b in corners)
