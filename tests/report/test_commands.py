@@ -55,7 +55,14 @@ def test_compare_prints_tables_or_markdown(app: typer.Typer, tmp_path: Path) -> 
     ]
     text = CliRunner().invoke(app, ["compare", *folders])
     assert text.exit_code == 0, text.output
-    assert "leaks more" in text.output
+    assert "worse verdict" in text.output
     markdown = CliRunner().invoke(app, ["compare", *folders, "--markdown"])
     assert markdown.output.startswith("# What changed\n")
-    assert "| noisy | 0 | no evidence | recognisable | leaks more |" in markdown.output
+    assert "| noisy | 0 | no evidence | recognisable | worse verdict |" in markdown.output
+
+
+def test_names_from_a_run_cannot_steer_the_terminal(app: typer.Typer, tmp_path: Path) -> None:
+    folder = str(make(tmp_path / "a", {"\x1b[31mred\ud800": "exact"}))
+    got = CliRunner().invoke(app, ["compare", folder, folder])
+    assert got.exit_code == 0, got.output
+    assert "\x1b" not in got.output

@@ -34,8 +34,8 @@ def test_verdicts_that_changed_are_said_in_words(tmp_path: Path) -> None:
         },
     )
     assert {change.name: change.sentence for change in found.changes} == {
-        "worse": "leaks more",
-        "better": "leaks less",
+        "worse": "worse verdict",
+        "better": "milder verdict",
         "lost": "cannot be judged any more",
         "won": "could not be judged before",
         "same": "same",
@@ -85,3 +85,4 @@ def test_a_run_equals_itself(tmp_path: Path) -> None:
     assert found.settings == ()
     assert {c.sentence for c in found.changes} == {"same"}
     assert "No difference." in found.markdown()
+    assert found.markdown().count("unchanged") == 2

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,3 +77,34 @@ def test_a_report_needs_no_torch(tmp_path: Path) -> None:
         "sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+VALUES = [None, -1, 1e308, 1e-320, "", "\ud800", [], {}, {"a": [{"b": None}]}, 10**30, float("nan"), "<b>|`\x00\x1b"]
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every key of a JSON value, however deep."""
+    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for key in keys:
+        yield (*at, key)
+        yield from places(value[key], (*at, key))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_result_with_a_wrong_value_is_shown_or_refused(tmp_path: Path, seed: int) -> None:
+    """Any one value replaced: a report in every format, or one clear error; never a traceback."""
+    draw = random.Random(seed)
+    folder = make(tmp_path / "run")
+    whole = inner = json.loads((folder / "result.json").read_text())
+    *way, last = draw.choice(list(places(whole)))
+    for key in way:
+        inner = inner[key]
+    inner[last] = draw.choice(VALUES)
+    (folder / "result.json").write_text(json.dumps(whole))
+    try:
+        paths = report(folder)
+    except RunError as error:
+        refused = str(error)
+        assert "result.json" in refused  # noqa: PT017 - either outcome is right
+    else:
+        assert all(path.read_text() for path in paths)

@@ -34,5 +34,10 @@ def compare(
     for title, (heads, rows) in found.tables().items():
         typer.echo(f"{title}:" if rows else f"{title}: no difference")
         if rows:
-            table(heads, rows)
+            table(heads, [[shown(cell) for cell in row] for row in rows])
     typer.echo(f"Note: {found.note}.")
+
+
+def shown(text: str) -> str:
+    """Text that cannot steer a terminal: a run folder may come from somebody else."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)

@@ -49,7 +49,7 @@ def _direction(old: Word, new: Word) -> str:
         return "cannot be judged any more"
     if old in INCONCLUSIVE:
         return "could not be judged before"
-    return "leaks more" if LADDER.index(new) > LADDER.index(old) else "leaks less"
+    return "worse verdict" if LADDER.index(new) > LADDER.index(old) else "milder verdict"
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,8 @@ class Comparison:
         )
         if change.shift is None:
             return change.name, str(change.step), before, after, "–"
+        if not any(change.shift):
+            return change.name, str(change.step), before, after, "unchanged"
         mean, low, high = (formats.signed(v, self.metrics[0]) for v in change.shift)
         clear = "" if change.shift[1] > 0 or change.shift[2] < 0 else ", may be chance"
         return change.name, str(change.step), before, after, f"{mean} [{low}, {high}]{clear}"
