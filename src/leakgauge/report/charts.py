@@ -115,7 +115,7 @@ def training(result: Result) -> Markup | None:
     parts += [text(f"step {c.step}", x(i), height + 20, css="tick", anchor="middle") for i, c in enumerate(points)]
     parts.append(
         text(
-            f"gain in {result.metric} over the null (mean and interval); 0 means nothing leaks",
+            f"gain in {result.metric} over the null (mean and interval); 0 is no better than guessing",
             60,
             12,
             css="axis",
