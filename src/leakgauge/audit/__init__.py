@@ -14,9 +14,11 @@ from leakgauge.audit.store import Store, canonical, write
 __all__ = ["Problem", "Report", "Spec", "SpecError", "audit", "load"]
 
 
-def audit(spec: Spec, home: Path, out: Path, *, workers: int = 1, report: Report | None = None) -> dict[str, Any]:
+def audit(
+    spec: Spec, home: Path, out: Path, *, workers: int = 1, report: Report | None = None, redact: bool = False
+) -> dict[str, Any]:
     """Run an audit, or what is left of it, and write ``result.json``; the same command resumes."""
-    outcome = execute(spec, home, out, workers=workers, report=report)
+    outcome = execute(spec, home, out, workers=workers, report=report, redact=redact)
     made = result(spec, prepare(spec, home), outcome, Store(out))
     write(out / "result.json", canonical(made).encode())
     return made

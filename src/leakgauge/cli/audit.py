@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -82,7 +83,7 @@ def audit(
         raise SpecError(found)
     folder = out or path.with_name(f"{path.stem}-run")
     try:
-        made = _with_progress(run, spec, path.parent, folder, workers, quiet)
+        made = _with_progress(partial(run, redact=redact), spec, path.parent, folder, workers, quiet)
     except KeyboardInterrupt:
         typer.echo(
             f"interrupted; finished cells are kept. Resume with: leakgauge audit {path} --out {folder}", err=True
@@ -129,7 +130,10 @@ def _tell(made: dict[str, Any], folder: Path, redact: bool) -> None:
         for defense in checkpoint["defenses"]:
             typer.echo(f"{defense['name']}: {defense['attack']['verdict']} — {defense['attack']['why']}")
     typer.echo(made["scope"])
-    typer.echo(f"result: {folder / 'result.json'}")
+    from leakgauge.report import report
+
+    for written in report(folder, redact=redact):
+        typer.echo(f"wrote {written}")
 
 
 def exit_code(made: dict[str, Any], fail_on: str | None) -> int:
