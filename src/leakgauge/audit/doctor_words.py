@@ -119,16 +119,10 @@ def _momenta(found: Setup) -> tuple[str, ...]:
 
 
 def _modes(search: Search, found: Setup) -> tuple[str, ...]:
-    if not mode_matters(search.replayer.model):
+    if not search.replayer.mode_matters:
         return ()
     other = replace(found, mode="eval" if found.mode == "train" else "train")
     return (found.text("mode"), other.text("mode")) if _alike(search, other) else ()
-
-
-def mode_matters(model: nn.Module) -> bool:
-    """Whether a model has layers that behave otherwise in training."""
-    kinds = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.modules.instancenorm._InstanceNorm)
-    return any(isinstance(module, kinds) for module in model.modules())
 
 
 def _steps(search: Search, found: Setup) -> tuple[str, ...]:

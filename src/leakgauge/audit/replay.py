@@ -166,6 +166,15 @@ class Replayer:
             return None
         return model
 
+    @cached_property
+    def mode_matters(self) -> bool:
+        """Whether the model does something else in train than in eval mode."""
+        both = [self.working(Setup(mode=mode)) for mode in ("train", "eval")]
+        if both[0] is None or both[1] is None:
+            return True
+        with torch.no_grad():
+            return not torch.equal(*(model(self.evidence.records.inputs.double()) for model in both if model))
+
     def update(self, setup: Setup) -> Tensor:
         """Our client's update under a set-up, as one vector."""
         return self._run(setup, self._loss(setup), None)

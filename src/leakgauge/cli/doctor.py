@@ -35,8 +35,8 @@ def doctor(
       batch = "known-batch.npz"             inputs and labels, in the order of their use
 
     Where the settings of the spec do not replay it, the doctor searches: train or eval mode, reduction, label
-    smoothing, gradient or weights, sign, learning rate, momentum, weight decay, local steps, minibatches and their order,
-    normalisation, exchanged names. What this evidence cannot tell apart it says.
+    smoothing, gradient or weights, sign, learning rate, momentum, weight decay, local steps, minibatches and their
+    order, normalisation, exchanged names. What this evidence cannot tell apart it says.
 
     Imports your code where the spec names it (package.module:name). Exit code 0 if the settings replay, 4 if not.
     """
