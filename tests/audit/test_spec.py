@@ -203,6 +203,7 @@ def test_all_problems_of_sense_at_once(tmp_path: Path) -> None:
     keys = [p.key for p in got]
     assert set(keys) >= {
         "task.model",
+        "task.weights",
         "task.loss",
         "task.data",
         "defenses.a",

@@ -127,6 +127,7 @@ class Checks:
         if text.isidentifier():
             if text not in REGISTRY["model"]:
                 self.add("task.model", f"unknown model {text!r}", nearest(text, REGISTRY["model"]))
+                self._weights(None)
                 return
         elif self.part("task.model", text, "task.model") is None:
             self._weights(None)

@@ -36,7 +36,7 @@ class Fitting:
     def fit_rate(self, setup: Setup, rounds: int = 3) -> Scored:
         """The learning rate by projection: a change is nearly linear in it.
 
-        Near a fit the numbers that people write are tried first: with kinks, a change is no smooth function of the rate.
+        Near a fit the numbers that people write come first: with kinks, a change is no smooth function of the rate.
         """
         best = self._projected(setup, rounds)
         if best[0] < NEAR and not self.within(*best):
