@@ -14,8 +14,8 @@ CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
 def _lenet_task() -> tuple[lg.Task, lg.Records]:
-    cifar = lg.data.load("cifar10")
-    return lg.Task(lg.models.build("dlg_lenet", cifar.domain), cifar.domain), cifar.sample(20, seed=0, split="test")
+    sample = lg.data.load("fashion_mnist_sample")
+    return lg.Task(lg.models.build("dlg_lenet", sample.domain), sample.domain), sample.sample(20, seed=0, split="test")
 
 
 def _leakage(attack: lg.adversary.Adversary, context: Context) -> Measurement:
@@ -30,8 +30,8 @@ def _leakage(attack: lg.adversary.Adversary, context: Context) -> Measurement:
         value=above / len(records),
         interval=(low, high),
         passed=above / len(records) >= 0.95,
-        detail=f"{above} of {len(records)} CIFAR-10 test images above 50 dB (worst {float(scores.min()):.1f}, median "
-        f"{float(scores.median()):.1f}), labels right {right:.0%}, {made.evaluations} evaluations, {attack!r}",
+        detail=f"{above} of {len(records)} Fashion-MNIST test images above 50 dB (worst {float(scores.min()):.1f}, "
+        f"median {float(scores.median()):.1f}), labels right {right:.0%}, {made.evaluations} evaluations, {attack!r}",
         table=[
             {"image": i, "PSNR dB": round(float(s), 1), "ended": e}
             for i, (s, e) in enumerate(zip(scores, made.status, strict=True))
@@ -41,21 +41,21 @@ def _leakage(attack: lg.adversary.Adversary, context: Context) -> Measurement:
 
 @check("dlg", rows="dlg-idlg", cost="minutes")
 def deep_leakage(context: Context) -> Measurement:
-    """DLG, labels optimised jointly: the share of 20 CIFAR-10 images recovered above 50 dB on the sigmoid LeNet."""
+    """DLG, labels optimised jointly: the share of 20 Fashion-MNIST images recovered above 50 dB."""
     return _leakage(dlg(), context)
 
 
 @check("idlg", rows="dlg-idlg", cost="minutes")
 def improved_deep_leakage(context: Context) -> Measurement:
-    """iDLG, labels read off the last layer: the share of 20 CIFAR-10 images recovered above 50 dB."""
+    """iDLG, labels read off the last layer: the share of 20 Fashion-MNIST images recovered above 50 dB."""
     return _leakage(idlg(), context)
 
 
 @check("inferred_labels", rows="dlg-idlg", cost="fast")
 def inferred_labels() -> Measurement:
-    """Labels of 100 CIFAR-10 images from single gradients of the sigmoid LeNet, by both rules."""
+    """Labels of 100 Fashion-MNIST images from single gradients of the sigmoid LeNet, by both rules."""
     task, _ = _lenet_task()
-    records = lg.data.load("cifar10").sample(100, seed=1, split="test")
+    records = lg.data.load("fashion_mnist_sample").sample(100, seed=1, split="test")
     seen = lg.observe(task, records, threat=lg.Threat(labels="inferred"))
     shares, bounds = {}, {}
     for rule in ("bias", "rows"):

@@ -27,7 +27,7 @@ class Loss(Protocol):
 
 
 @register("loss", "cross_entropy")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CrossEntropy(Part):
     """``−Σ_c y_c log softmax(z)_c`` per example; labels are classes or probabilities.
 
@@ -47,7 +47,7 @@ class CrossEntropy(Part):
 
 
 @register("loss", "squared_error")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SquaredError(Part):
     """``½‖z − y‖²`` per example, with classes one-hot: the loss of a linear-Gaussian client."""
 
@@ -83,7 +83,11 @@ class Recipe:
                 raise DomainError(f"{name} must be at least {low}, got {getattr(self, name)}", where="recipe")
         if self.minibatch is not None and not 1 <= self.minibatch <= self.batch:
             raise DomainError(f"minibatch must lie in 1..{self.batch} (batch), got {self.minibatch}", where="recipe")
-        if self.learning_rate <= 0:
+        choices = {"mode": ("train", "eval"), "reduction": ("mean", "sum"), "shares": ("gradient", "change")}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise DomainError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}", where="recipe")
+        if not self.learning_rate > 0:
             raise DomainError(f"learning_rate must be positive, got {self.learning_rate}", where="recipe")
         if self.shares == "gradient" and self.local_steps > 1:
             raise DomainError(

@@ -91,9 +91,15 @@ def _problems(task: Task, seen: Observation, where: str) -> list[str]:
     found: list[str] = []
     if seen.batch < 1:
         found.append(f"{where}: a batch of {seen.batch}; an update comes from at least one example")
+    if not seen.rounds:
+        found.append(f"{where}: there is no round in it; give at least one observed update")
     labels = seen.labels
-    if labels is not None and labels.shape[0] != seen.batch:
-        found.append(f"{where}: {labels.shape[0]} labels for a batch of {seen.batch}; give one per example")
+    if labels is not None and (labels.dim() != 1 or labels.is_floating_point()):
+        found.append(
+            f"{where}: labels are {labels.dtype} of shape {tuple(labels.shape)}; give one class number per example"
+        )
+    elif labels is not None and len(labels) != seen.batch:
+        found.append(f"{where}: {len(labels)} labels for a batch of {seen.batch}; give one per example")
     elif labels is not None and len(labels) and not (0 <= int(labels.min()) <= int(labels.max()) < task.domain.classes):
         found.append(
             f"{where}: labels span {int(labels.min())}..{int(labels.max())}; they must lie in "
@@ -101,7 +107,27 @@ def _problems(task: Task, seen: Observation, where: str) -> list[str]:
         )
     for r, made in enumerate(seen.rounds):
         found += _tree_problems(task.params, made.observed, f"{where}, round {r}")
+        if {n: p.shape for n, p in made.params.items()} != {n: p.shape for n, p in task.params.items()}:
+            found.append(f"{where}, round {r}: its parameters are not the model's; give those it was computed at")
+        for key, granted in made.side.items():
+            found += _side_problems(task.params, granted, f"{where}, round {r}: the granted {key!r}")
     return found
+
+
+def _side_problems(params: Mapping[str, Tensor], granted: Tree, where: str) -> list[str]:
+    """A nuisance has the names of the update, and shapes that meet its entries."""
+    if set(granted) != set(params):
+        return [f"{where} has other names than the update; give it for every trained parameter"]
+    return [
+        f"{where} has shape {tuple(value.shape)} for {name!r} of shape {tuple(params[name].shape)}; give one value, "
+        "or one per entry"
+        for name, value in granted.items()
+        if not _meets(value.shape, params[name].shape)
+    ]
+
+
+def _meets(one: torch.Size, entries: torch.Size) -> bool:
+    return len(one) == len(entries) and all(a in (1, b) for a, b in zip(one, entries, strict=True))
 
 
 def _tree_problems(params: Mapping[str, Tensor], observed: Tree, where: str) -> list[str]:

@@ -20,44 +20,75 @@ from leakgauge.types import Tree
 Entrywise = Callable[..., Tensor]
 """``fn(u_e, other_e, …)``, elementwise; a :class:`Sloped` one also knows its derivative in u."""
 
+Slopes = tuple[Tensor, Tensor, float]
+"""``Σ_e f``, and ``∂f/∂u`` as a block and a number that multiplies it (which nobody needs to multiply out)."""
+
+
+PIECE = 2**17
+"""Entries that one dot product may run over."""
+
 
 @dataclass(frozen=True)
 class Sloped:
     """An entrywise function that knows its derivative: the ghost path then needs no graph for it.
 
-    ``both`` returns value and derivative, and may work in the memory of u.
+    ``both`` returns the sum over all entries and the derivative, and may work in the memory of u. ``gain``, where it is
+    known, is ``f(u) − f(0)`` entry by entry, without the rounding of a difference.
     """
 
     value: Entrywise
-    both: Callable[..., tuple[Tensor, Tensor]]
+    both: Callable[..., Slopes]
+    gain: Entrywise | None = None
 
     def __call__(self, u: Tensor, *others: Tensor) -> Tensor:
         return self.value(u, *others)
 
-    def after(self, inner: Sloped, own: int) -> Sloped:
-        """``outer(inner(u, first own others), the other others)``, by the chain rule."""
+    def scaled(self, scale: float, shift: float) -> Sloped:
+        """``scale · f + shift``."""
+        gain = self.gain
 
-        def both(u: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
-            moved, slope = inner.both(u, *others[:own])
-            value, outer = self.both(moved, *others[own:])
-            return value, outer.mul_(slope)
+        def both(u: Tensor, *others: Tensor) -> Slopes:
+            total, slope, factor = self.both(u, *others)
+            return scale * total + shift * u.numel(), slope, scale * factor
 
-        return Sloped(lambda u, *others: self.value(inner.value(u, *others[:own]), *others[own:]), both)
+        return Sloped(
+            lambda u, *others: scale * self.value(u, *others) + shift,
+            both,
+            None if gain is None else lambda u, *others: gain(u, *others).mul_(scale),
+        )
+
+    def masked(self) -> Sloped:
+        """``f(m u, …)`` with the mask as the first of the others."""
+
+        def both(u: Tensor, m: Tensor, *others: Tensor) -> Slopes:
+            total, slope, factor = self.both(u.mul_(m), *others)
+            return total, slope.mul_(m), factor
+
+        return Sloped(lambda u, m, *others: self.value(u * m, *others), both)
 
 
-def _residual(u: Tensor, o: Tensor) -> tuple[Tensor, Tensor]:
+def _squared(u: Tensor, o: Tensor) -> Slopes:
     r = u.sub_(o)
-    return r.square(), r.mul_(2)
+    return _dot(r, r), r, 2.0
 
 
-def _absolute(u: Tensor, o: Tensor) -> tuple[Tensor, Tensor]:
+def _absolute(u: Tensor, o: Tensor) -> Slopes:
     r = u.sub_(o)
-    return r.abs(), r.sign_()
+    sign = r.sign()
+    return _dot(r, sign), sign, 1.0
 
 
-squared_residual = Sloped(lambda u, o: (u - o).square(), _residual)
-absolute_residual = Sloped(lambda u, o: (u - o).abs(), _absolute)
-masked = Sloped(torch.mul, lambda u, m: (u.mul_(m), m))
+def _dot(x: Tensor, y: Tensor) -> Tensor:
+    """``Σ x y`` in one pass that writes nothing."""
+    # in pieces: one running sum of a million single-precision numbers would be off by 1e-5
+    pieces = zip(x.view(-1).split(PIECE), y.view(-1).split(PIECE), strict=True)
+    return torch.stack([torch.dot(a, b) for a, b in pieces]).sum()
+
+
+squared_residual = Sloped(lambda u, o: (u - o).square(), _squared, lambda u, o: torch.sub(u, o, alpha=2).mul_(u))
+absolute_residual = Sloped(lambda u, o: (u - o).abs(), _absolute, lambda u, o: (u - o).abs_().sub_(o.abs()))
+masked: Entrywise = torch.mul
+"""``m u``: through it a :class:`Sloped` function keeps its slope."""
 
 
 def square(tree: Tree) -> Tensor:
@@ -81,7 +112,8 @@ class Stack(dict[str, Tensor]):
     @cached_property
     def squares(self) -> dict[str, Tensor]:
         """``‖o‖²`` of each tensor, ``[M]``."""
-        return {name: value.flatten(1).square().sum(1) for name, value in self.items()}
+        # row by row: the squares of all at once would need as much memory as the observations themselves
+        return {name: torch.stack([row.square().sum() for row in value]) for name, value in self.items()}
 
 
 def stacked(trees: Sequence[Tree]) -> Stack:
@@ -116,13 +148,18 @@ class Sharing:
         """The observation of each candidate, ``[N]``."""
         return torch.repeat_interleave(torch.tensor(self.counts, device=device))
 
+    def only(self, which: Tensor) -> Sharing:
+        """The sharing of some of the candidates, given by their places in ascending order."""
+        rows = self.rows(which.device)[which]
+        return Sharing(tuple(torch.bincount(rows, minlength=len(self.counts)).tolist()))
+
 
 class Leaf(Protocol):
-    """One tensor of the updates of N candidates. Everything returned is ``[N]``."""
+    """One tensor of the updates of N candidates. Everything returned is ``[N]``; ``received`` is ``‖o‖²``, ``[N]``."""
 
     def square(self) -> Tensor: ...
     def dot(self, observed: Tensor, sharing: Sharing) -> Tensor: ...
-    def distance(self, observed: Tensor, sharing: Sharing) -> Tensor: ...
+    def distance(self, observed: Tensor, sharing: Sharing, received: Tensor) -> Tensor: ...
     def entries(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Tensor: ...
     def scaled(self, factor: Tensor) -> Leaf: ...
     def dense(self) -> Dense: ...
@@ -135,16 +172,16 @@ class Dense:
     value: Tensor
 
     def square(self) -> Tensor:
-        return self.value.flatten(1).square().sum(1)
+        return _rows(self.value).square().sum(1)
 
     def dot(self, observed: Tensor, sharing: Sharing) -> Tensor:
         return self.entries(torch.mul, (observed,), sharing)
 
-    def distance(self, observed: Tensor, sharing: Sharing) -> Tensor:
+    def distance(self, observed: Tensor, sharing: Sharing, received: Tensor) -> Tensor:
         return self.entries(squared_residual, (observed,), sharing)
 
     def entries(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Tensor:
-        return self.mapped(fn, others, sharing).value.flatten(1).sum(1)
+        return _rows(self.mapped(fn, others, sharing).value).sum(1)
 
     def mapped(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Dense:
         """``fn(u_e, other_e, …)``, each candidate with the row of its observation."""
@@ -163,6 +200,10 @@ class Dense:
         return self
 
 
+def _rows(value: Tensor) -> Tensor:
+    return value.reshape(len(value), -1)  # a parameter may be a single number, which flatten(1) refuses
+
+
 @dataclass(frozen=True)
 class Mapped:
     """A leaf seen through an entrywise map; the map is applied when entries are asked for."""
@@ -178,13 +219,13 @@ class Mapped:
     def dot(self, observed: Tensor, sharing: Sharing) -> Tensor:
         return self.entries(torch.mul, (observed,), sharing)
 
-    def distance(self, observed: Tensor, sharing: Sharing) -> Tensor:
+    def distance(self, observed: Tensor, sharing: Sharing, received: Tensor) -> Tensor:
         return self.entries(squared_residual, (observed,), sharing)
 
     def entries(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Tensor:
         own = len(self.others)
-        if isinstance(fn, Sloped) and isinstance(self.fn, Sloped):
-            composed: Entrywise = fn.after(self.fn, own)
+        if isinstance(fn, Sloped) and self.fn is masked:
+            composed: Entrywise = fn.masked()
         else:
             composed = lambda u, *rest: fn(self.fn(u, *rest[:own]), *rest[own:])  # noqa: E731
         return self.base.entries(composed, (*self.others, *others), sharing)
@@ -229,7 +270,8 @@ class Batch:
         return torch.stack([squares[name] for name in self.names], dim=1)[rows]
 
     def distance(self, observed: Tree) -> Tensor:
-        return self._stack(lambda name, leaf: leaf.distance(observed[name], self.sharing))
+        received = dict(zip(self.names, self.received(observed).unbind(1), strict=True))
+        return self._stack(lambda name, leaf: leaf.distance(observed[name], self.sharing, received[name]))
 
     def entries(self, fn: Entrywise, *others: Tree) -> Tensor:
         return self._stack(lambda name, leaf: leaf.entries(fn, [o[name] for o in others], self.sharing))

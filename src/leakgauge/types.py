@@ -179,7 +179,8 @@ class Progress(Protocol):
 class Threat:
     """The adversary's capabilities: what is granted, and the server's power.
 
-    ``grants`` names nuisances (``mask``, ``threshold``, ``norm``); ``labels`` says how y is known.
+    ``grants`` names nuisances (``mask``, ``threshold``, ``norm``); ``labels`` says how y is known: granted, or
+    withheld (``inferred``, ``joint``), and then the adversary's own ``labels`` says what it does about that.
     """
 
     grants: frozenset[str] = frozenset()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -54,9 +54,10 @@ class Adversary(Part):
     """A configured attack: call it with a task and observations.
 
     ``labels`` says what to do when they are not granted: ``inferred`` from the last layer, or ``joint``: soft
-    labels are unknowns too. Of ``restarts`` starts the best log posterior wins (the truth is not seen); with a
-    ``target`` on the solver, only observations that missed it start again. ``anneal`` weighs the likelihood over
-    the steps; the best iterate is judged without it. ``ball`` averages over the δ-ball (Algorithm 1).
+    labels are unknowns too. Of ``restarts`` starts the best log posterior wins (the truth is not seen); a flat
+    ``start`` (grey, zeros) is the first of them, the others begin with noise. With a ``target`` on the solver, only
+    observations that missed it start again. ``anneal`` weighs the likelihood over the steps; the best iterate is
+    judged without it. ``ball`` averages over the δ-ball (Algorithm 1).
     """
 
     likelihood: Likelihood = field(default_factory=L2)
@@ -72,7 +73,8 @@ class Adversary(Part):
     def __post_init__(self) -> None:
         if self.restarts < 1:
             raise DomainError(f"restarts must be at least 1, got {self.restarts}", where="adversary")
-        for name, allowed in (("labels", ("inferred", "joint")), ("start", ("normal", "uniform", "grey", "zeros"))):
+        choices = {"labels": ("inferred", "joint"), "rule": get_args(Rule), "start": get_args(Start)}
+        for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise DomainError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}", where="adversary")
 

@@ -8,7 +8,7 @@ the one pass over the observed tensor that the value needs, and are kept for the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from leakgauge.tree import Dense, Entrywise, Sharing, Sloped, squared_residual
+from leakgauge.tree import Dense, Entrywise, Sharing, Sloped, Slopes, squared_residual
 
-BLOCK = 2**18
-"""Entries of a block of rows: one megabyte in float32, so that a block is still in the cache when it is used again."""
+BLOCK = 2**19
+"""Entries of a block of rows: two megabytes in float32, still in the cache when used again, and few calls in all."""
+
+CANCELLED = 1e-2
+"""Below this fraction of ``‖o‖²`` a squared distance is taken from the residual: its three terms would cancel."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +41,25 @@ class Factored:
         return (gram_a * gram_d).flatten(1).sum(1)
 
     def dot(self, observed: Tensor, sharing: Sharing) -> Tensor:
-        made: Tensor = _Dot.apply(self.a, self.d, self._rows(observed), sharing)
-        return made
+        return _dot(self.a, self.d, self._rows(observed), sharing)
 
-    def distance(self, observed: Tensor, sharing: Sharing) -> Tensor:
-        return self.entries(squared_residual, (observed,), sharing)
+    def distance(self, observed: Tensor, sharing: Sharing, received: Tensor) -> Tensor:
+        """``‖G‖² − 2⟨G, o⟩ + ‖o‖²``; candidates so near that this cancels have their residual formed."""
+        far = self.square() - 2 * self.dot(observed, sharing) + received
+        near = (far.detach() < CANCELLED * received).nonzero().squeeze(1)
+        if not len(near):
+            return far
+        few = Factored(self.a[near], self.d[near], self.shape)
+        return far.index_copy(0, near, few.entries(squared_residual, (observed,), sharing.only(near)))
 
     def entries(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Tensor:
-        made: Tensor = _Entries.apply(self.a, self.d, _slope_of(fn), sharing, *map(self._rows, others))
-        return made
+        return _entries(self.a, self.d, _slopes_of(fn), sharing, *map(self._rows, others))
 
     def scaled(self, factor: Tensor) -> Factored:
         return Factored(self.a, self.d * factor.view(-1, 1, 1), self.shape)
 
     def dense(self) -> Dense:
-        return Dense((self.d.transpose(1, 2) @ self.a).unflatten(1, self.shape[:1]).reshape(-1, *self.shape))
+        return Dense(formed(self.a, self.d).reshape(-1, *self.shape))
 
     def _rows(self, other: Tensor) -> Tensor:
         """``[M, O, K]``, without a copy where entries are broadcast."""
@@ -61,46 +68,37 @@ class Factored:
         return other.flatten(2)
 
 
-Slope = Callable[..., tuple[Tensor, Tensor]]
-"""``(G block, other blocks…) → (sum over entries [c], U block)``."""
+class _Formed(torch.autograd.Function):
+    """``G_n = Σ_r d_{n,r} a_{n,r}ᵀ`` after all, ``[N, O, K]``; the derivatives keep the factors' memory layout."""
 
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, d: Tensor) -> Tensor:
+        ctx.save_for_backward(a, d)
+        return torch.bmm(d.transpose(1, 2), a)
 
-def _slope_of(fn: Entrywise) -> Slope:
-    if isinstance(fn, Sloped):
-
-        def known(block: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
-            value, u = fn.both(block, *others)
-            return value.flatten(1).sum(1), u
-
-        return known
-
-    def by_autograd(block: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
-        with torch.enable_grad():
-            block = block.detach().requires_grad_()
-            value = fn(block, *others).flatten(1).sum(1)
-            (u,) = torch.autograd.grad(value.sum(), block)
-        return value.detach(), u
-
-    return by_autograd
-
-
-def _blocks(rows: int, width: int) -> Iterator[slice]:
-    size = max(1, BLOCK // max(width, 1))
-    return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, u: Tensor) -> tuple[Tensor, Tensor]:
+        a, d = ctx.saved_tensors
+        if a.stride(2) == 1:
+            return torch.bmm(d, u), torch.bmm(a, u.transpose(1, 2))
+        flipped = torch.bmm(u.transpose(1, 2), d.transpose(1, 2)), torch.bmm(u, a.transpose(1, 2))
+        return flipped[0].transpose(1, 2), flipped[1].transpose(1, 2)
 
 
 class _Dot(torch.autograd.Function):
-    """``⟨G_n, o_n⟩`` in one pass over o."""
+    """``⟨G_n, o_n⟩`` in one pass over o: the second product finds each block still in the cache."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, d: Tensor, observed: Tensor, sharing: Sharing) -> Tensor:
-        p, q = torch.empty_like(d), torch.empty_like(a)
+        p, q = torch.empty_like(d, memory_format=torch.contiguous_format), torch.zeros_like(a).contiguous()
+        size = _block_rows(a.shape[2])
         for row, at in sharing.segments():
-            o, flat_a, flat_d = observed[row], a[at].flatten(0, 1), d[at].flatten(0, 1)
-            if len(flat_a) == 1:
-                p[at], q[at] = _matvecs(o, flat_a[0], flat_d[0])
-            else:
-                p[at], q[at] = (flat_a @ o.t()).view_as(d[at]), (flat_d @ o).view_as(a[at])
+            flat_a, flat_d, flat_q = a[at].flatten(0, 1), d[at].flatten(0, 1), q[at].flatten(0, 1)
+            pieces = observed[row].split(size), flat_d.split(size, 1), p[at].flatten(0, 1).split(size, 1)
+            for block, d_rows, p_rows in zip(*pieces, strict=True):
+                torch.mm(flat_a, block.t(), out=p_rows)
+                flat_q.addmm_(d_rows, block)
         ctx.save_for_backward(p, q)
         return (p * d).flatten(1).sum(1)
 
@@ -112,27 +110,31 @@ class _Dot(torch.autograd.Function):
         return s * q, s * p, None, None
 
 
-def _matvecs(o: Tensor, a: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
-    """``o a`` and ``oᵀ d``, block by block: the second product finds the block still in the cache."""
-    p, q = torch.empty_like(d), torch.zeros_like(a)
-    for rows in _blocks(*o.shape):
-        block = o[rows]
-        torch.mv(block, a, out=p[rows])
-        q += d[rows] @ block
-    return p, q
-
-
 class _Entries(torch.autograd.Function):
-    """``Σ_e f(G_e, other_e, …)`` by blocks of rows, with f's slope taken on the block."""
+    """``Σ_e f(G_e, other_e, …)``: candidate by candidate and block by block, with f's slope taken on the block."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, d: Tensor, slope: Slope, sharing: Sharing, *others: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, a: Tensor, d: Tensor, slopes: Callable[..., Slopes], sharing: Sharing, *others: Tensor
+    ) -> Tensor:
         value = a.new_zeros(len(a))
-        p, q = torch.empty_like(d), torch.zeros_like(a)
+        p, q = torch.empty_like(d, memory_format=torch.contiguous_format), torch.zeros_like(a).contiguous()
+        size = _block_rows(a.shape[2])
+        room = a.new_empty(min(size, d.shape[2]), a.shape[2])  # one block's memory, used again for the next
+        outer = torch.mul if a.shape[1] == 1 else torch.mm
+        factor = 1.0
         for row, at in sharing.segments():
-            for c in _split(at, a.shape[2]):
-                value[c] = _segment(a[c], d[c], p[c], q[c], slope, [o[row] for o in others])
-        ctx.save_for_backward(p, q)
+            blocks = [other[row].split(size) for other in others]
+            for n in range(at.start, at.stop):
+                pieces = d[n].split(size, 1), p[n].split(size, 1), *blocks
+                for d_rows, p_rows, *rest in zip(*pieces, strict=True):
+                    block = outer(d_rows.t(), a[n], out=room[: d_rows.shape[1]])
+                    total, u, factor = slopes(block, *rest)
+                    value[n] += total
+                    torch.mm(a[n], u.t(), out=p_rows)
+                    q[n].addmm_(d_rows, u)
+                    del u  # before the next block asks for memory: it then gets this, which is in the cache
+        ctx.save_for_backward(p.mul_(factor), q.mul_(factor))
         return value
 
     @staticmethod
@@ -143,31 +145,29 @@ class _Entries(torch.autograd.Function):
         return (s * q, s * p, *[None] * (len(ctx.needs_input_grad) - 2))
 
 
-def _split(at: slice, width: int) -> Iterator[slice]:
-    """Few enough candidates at once that a block still has several rows."""
-    size = max(1, BLOCK // (8 * max(width, 1)))
-    return (slice(start, min(start + size, at.stop)) for start in range(at.start, at.stop, size))
+# torch does not annotate apply
+formed: Callable[[Tensor, Tensor], Tensor] = _Formed.apply
+_dot: Callable[..., Tensor] = _Dot.apply
+_entries: Callable[..., Tensor] = _Entries.apply
 
 
-def _segment(a: Tensor, d: Tensor, p: Tensor, q: Tensor, slope: Slope, others: list[Tensor]) -> Tensor:
-    """The candidates of one observation; fills p and q in place."""
-    value = a.new_zeros(len(a))
-    room: Tensor | None = None  # one block's memory, used again for the next
-    for rows in _blocks(d.shape[2], len(a) * a.shape[2]):
-        columns = d[:, :, rows].transpose(1, 2)
-        if room is None or room.shape[1] != columns.shape[1]:
-            room = a.new_empty(len(a), columns.shape[1], a.shape[2])
-        outer = torch.mul if a.shape[1] == 1 else torch.bmm
-        block = outer(columns, a, out=room)
-        partial, u = slope(block, *(o[rows] for o in others))
-        value += partial
-        if len(a) == a.shape[1] == 1:
-            torch.mv(u[0], a[0, 0], out=p[0, 0, rows])
-            q[0, 0] += d[0, 0, rows] @ u[0]
-        else:
-            p[:, :, rows] = a @ u.transpose(1, 2)
-            q.baddbmm_(d[:, :, rows], u)
-    return value
+def _block_rows(width: int) -> int:
+    return max(1, BLOCK // max(width, 1))
 
 
-__all__ = ["Factored"]
+def _slopes_of(fn: Entrywise) -> Callable[..., Slopes]:
+    """What f knows of its slope, or else autograd's on the block."""
+    if isinstance(fn, Sloped):
+        return fn.both
+
+    def by_autograd(block: Tensor, *others: Tensor) -> Slopes:
+        with torch.enable_grad():
+            block = block.detach().requires_grad_()
+            value = fn(block, *others).sum()
+            (u,) = torch.autograd.grad(value, block)
+        return value.detach(), u, 1.0
+
+    return by_autograd
+
+
+__all__ = ["Factored", "formed"]

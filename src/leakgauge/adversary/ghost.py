@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from leakgauge.adversary.factored import Factored
+from leakgauge.adversary.factored import Factored, formed
+from leakgauge.adversary.linear_maps import average_pool, convolution
 from leakgauge.errors import PathError
 from leakgauge.task import Task, working_copy
 from leakgauge.tree import Batch, Dense, Leaf, Sharing
@@ -30,6 +32,10 @@ FORMED = 2**15
 """A tensor with fewer entries is formed: it costs little, and its residual then has no cancellation."""
 
 
+Tape = list[tuple[str, nn.Module, Tensor, Tensor]]
+"""Layers in the order of the forward pass: name, module, what it kept of its input, its output (or the slope there)."""
+
+
 @dataclass(frozen=True)
 class Ghost:
     """Updates by layer factors (see the module)."""
@@ -37,15 +43,18 @@ class Ghost:
     task: Task
     params: Tree
     model: nn.Module
-    tape: list[tuple[str, nn.Module, Tensor, Tensor]] = field(repr=False)
+    tape: Tape = field(repr=False)
     name: ClassVar[str] = "ghost"
 
     @classmethod
     def of(cls, task: Task, params: Tree) -> Ghost:
         model = working_copy(task.model, task.recipe.mode)
-        tape: list[tuple[str, nn.Module, Tensor, Tensor]] = []
+        tape: Tape = []
         for name, module in _trained(model):
-            module.register_forward_hook(_recorder(tape, name))
+            module.forward = _recorded(tape, name, module)
+        for module in model.modules():
+            if type(module) is nn.AvgPool2d:
+                module.forward = partial(average_pool, module)  # type: ignore[method-assign]
         return cls(task, params, model, tape)
 
     def updates(self, candidate: Candidate, sharing: Sharing) -> Batch:
@@ -54,14 +63,16 @@ class Ghost:
             inputs = inputs.detach().requires_grad_()
         tape = self._run(inputs.flatten(0, 1), labels.flatten(0, 1), inputs.shape[:2])
         leaves: dict[str, Leaf] = {}
-        for name, module, a, d in tape:
-            rule = _rule(module)
-            for local, leaf in rule(module, a, d, len(inputs)).items():
+        for name, module, kept, d in tape:
+            for local, leaf in _RULES[type(module)](module, kept, d, len(inputs)).items():
                 leaves[f"{name}.{local}" if name else local] = leaf
+        unused = next((name for name in self.params if name not in leaves), None)
+        if unused is not None:
+            raise PathError(f"the layer of {unused!r} was not called", where="ghost path", remedy='use path="vmap"')
         return Batch({name: leaves[name] for name in self.params}, sharing)
 
-    def _run(self, inputs: Tensor, labels: Tensor, shape: torch.Size) -> list[tuple[str, nn.Module, Tensor, Tensor]]:
-        """Every trained layer with its input and the gradient at its output."""
+    def _run(self, inputs: Tensor, labels: Tensor, shape: torch.Size) -> Tape:
+        """Every trained layer with what it kept of its input and the gradient at its output."""
         self.tape.clear()
         outputs = functional_call(self.model, ({**self.params}, self.task.buffers), (inputs,))
         losses = self.task.recipe.loss(outputs, labels)
@@ -77,11 +88,19 @@ class Ghost:
             raise PathError("a layer is used twice in one pass", where="ghost path", remedy='use path="vmap"')
         total = self.task.recipe.reduce(losses.unflatten(0, shape)).sum()
         slopes = torch.autograd.grad(total, [z for *_, z in seen], create_graph=True)
-        return [(name, module, a, d) for (name, module, a, _), d in zip(seen, slopes, strict=True)]
+        return [(name, module, kept, d) for (name, module, kept, _), d in zip(seen, slopes, strict=True)]
 
 
-def _recorder(tape: list[tuple[str, nn.Module, Tensor, Tensor]], name: str) -> Callable[..., None]:
-    return lambda module, args, output: tape.append((name, module, args[0], output))
+def _recorded(tape: Tape, name: str, module: nn.Module) -> Callable[[Tensor], Tensor]:
+    """The layer's forward, which also puts down what its gradient needs: its input, or the patches of it."""
+    plain = module.forward
+
+    def forward(a: Tensor) -> Tensor:
+        output, kept = convolution(module, a) if isinstance(module, nn.Conv2d) else (plain(a), a)
+        tape.append((name, module, kept, output))
+        return output
+
+    return forward
 
 
 def _trained(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -131,7 +150,7 @@ def _weight(a: Tensor, d: Tensor, shape: torch.Size) -> Leaf:
     positions, fan_in, fan_out = a.shape[1], a.shape[2], d.shape[2]
     whole = fan_in * fan_out
     if whole < FORMED or positions * (fan_in + fan_out) >= whole:
-        return Dense((d.transpose(1, 2) @ a).reshape(-1, *shape))
+        return Dense(formed(a, d).reshape(-1, *shape))
     return Factored(a, d, shape)
 
 
@@ -143,17 +162,12 @@ def _linear(module: nn.Linear, a: Tensor, d: Tensor, n: int) -> dict[str, Leaf]:
     return leaves
 
 
-def _conv2d(module: nn.Conv2d, a: Tensor, d: Tensor, n: int) -> dict[str, Leaf]:
-    assert not isinstance(module.padding, str)  # _unfit has refused it
-    patches = nn.functional.unfold(a, module.kernel_size, module.dilation, module.padding, module.stride)
+def _conv2d(module: nn.Conv2d, columns: Tensor, d: Tensor, n: int) -> dict[str, Leaf]:
     flat = d.flatten(2)
-    if len(a) == n:
-        leaves: dict[str, Leaf] = {
-            "weight": _weight(patches.transpose(1, 2), flat.transpose(1, 2), module.weight.shape)
-        }
-    else:
-        rows, columns = (t.unflatten(0, (n, -1)).transpose(2, 3).flatten(1, 2) for t in (patches, flat))
-        leaves = {"weight": _weight(rows, columns, module.weight.shape)}
+    a, slopes = columns.transpose(1, 2), flat.transpose(1, 2)
+    if len(flat) != n:  # the positions of all examples of a problem, one after the other
+        a, slopes = (t.unflatten(0, (n, -1)).flatten(1, 2) for t in (a, slopes))
+    leaves: dict[str, Leaf] = {"weight": _weight(a, slopes, module.weight.shape)}
     if module.bias is not None:
         leaves["bias"] = Dense(flat.sum(2).unflatten(0, (n, -1)).sum(1))
     return leaves
@@ -199,7 +213,3 @@ _RULES: dict[type[nn.Module], Callable[..., dict[str, Leaf]]] = {
     nn.GroupNorm: _group_norm,
     nn.LayerNorm: _layer_norm,
 }
-
-
-def _rule(module: nn.Module) -> Callable[[Any, Tensor, Tensor, int], dict[str, Leaf]]:
-    return _RULES[type(module)]

@@ -47,8 +47,8 @@ def inferred(observed: Tree, params: Tree, classes: int, batch: int, rule: Rule 
     """The labels of a batch from one observed gradient, ``[batch]``, in ascending order.
 
     Batch 1: the most negative entry. Larger batches: classes with a negative entry come first, most negative
-    first; the rest of the batch is filled by how much each further copy would explain, with a fixed share per
-    example. Exact for batch 1; for larger batches an estimate that is exact only where labels are unique.
+    first, for only an example of that class can make it so; the rest of the batch is filled by how much each further
+    copy would explain, with a fixed share per example. Exact for batch 1; for larger batches an estimate.
 
     References:
         Zhao et al., iDLG, 2020. https://arxiv.org/abs/2001.02610
@@ -62,9 +62,10 @@ def inferred(observed: Tree, params: Tree, classes: int, batch: int, rule: Rule 
     found: list[int] = []
     # each example of class c lowers entry c by about total/batch; take the lowest, give its share back, repeat
     share = -signal.clamp(max=0).sum() / batch
-    left = signal.clone()
+    left, sure = signal.clone(), signal < 0
     for _ in range(batch):
-        lowest = int(left.argmin())
+        lowest = int((torch.where(sure, left, torch.inf) if bool(sure.any()) else left).argmin())
         found.append(lowest)
+        sure[lowest] = False
         left[lowest] += share
     return torch.tensor(sorted(found))

@@ -111,8 +111,9 @@ class Cosine(Matching):
     def match(self, update: Updates, observed: Tree, weight: Tensor) -> Tensor:
         tiny = torch.finfo(weight.dtype).tiny
         dot, square = update.dot(observed) @ weight, update.square() @ weight
-        lengths = (square * (update.received(observed) @ weight)).clamp(min=tiny).sqrt()
-        return dot / lengths - 1
+        received = update.received(observed) @ weight
+        # one root each: the product of two squares leaves float32 where the lengths do not
+        return dot / (square.clamp(min=tiny).sqrt() * received.clamp(min=tiny).sqrt()) - 1
 
 
 @register("likelihood", "scaled_l2")

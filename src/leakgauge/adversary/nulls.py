@@ -25,7 +25,8 @@ def noise(observations: Sequence[Observation], *, seed: int = 0) -> list[Observa
         def like(value: Tensor) -> Tensor:
             drawn = torch.randn(value.shape, generator=generator, dtype=value.dtype).to(value.device)
             drawn = torch.where(value == 0, torch.zeros_like(drawn), drawn)
-            return drawn * (value.norm() / drawn.norm().clamp(min=torch.finfo(value.dtype).tiny))
+            made: Tensor = drawn * (value.norm() / drawn.norm().clamp(min=torch.finfo(value.dtype).tiny))
+            return made
 
         return replace(made, observed={name: like(value) for name, value in made.observed.items()})
 

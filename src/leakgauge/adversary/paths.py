@@ -7,17 +7,21 @@ All three return a :class:`leakgauge.tree.Batch` that is differentiable in the c
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from functools import cached_property, partial
+from typing import ClassVar, Literal, Protocol, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import vmap
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from leakgauge import tree
 from leakgauge.client import update_of
-from leakgauge.errors import PathError
+from leakgauge.errors import ModelError, PathError, nearest
 from leakgauge.task import Task
 from leakgauge.tree import Batch, Sharing
 from leakgauge.types import Candidate, Tree
@@ -57,16 +61,52 @@ class Vmap:
     params: Tree
     name: ClassVar[str] = "vmap"
 
+    @cached_property
+    def model(self) -> nn.Module:
+        return _affine_apart(self.task.working)
+
     def updates(self, candidate: Candidate, sharing: Sharing) -> Batch:
         entries = sum(p.numel() for p in self.params.values())
         chunk = max(1, VMAP_ENTRIES // entries)
-        made = vmap(_client(self.task, self.params), chunk_size=chunk)(candidate.inputs, candidate.labels)
-        return Batch.of(made, sharing.counts)
+        client = _client(self.task, self.params, self.model)
+        return Batch.of(vmap(client, chunk_size=chunk)(candidate.inputs, candidate.labels), sharing.counts)
 
 
-def _client(task: Task, params: Tree) -> Callable[[Tensor, Tensor], dict[str, Tensor]]:
-    buffers = task.buffers
-    return lambda x, y: update_of(task.working, params, buffers, x, y, task.recipe)
+def _client(task: Task, params: Tree, model: nn.Module | None = None) -> Callable[[Tensor, Tensor], dict[str, Tensor]]:
+    buffers, called = task.buffers, task.working if model is None else model
+    return lambda x, y: update_of(called, params, buffers, x, y, task.recipe)
+
+
+def _affine_apart(model: nn.Module) -> nn.Module:
+    """A copy whose norms scale and shift by themselves, sharing the tensors.
+
+    vmap takes the statistics inside torch's gradient of a norm's weight for constants: values are right, but what
+    is differentiated a second time is not. Normalising without a weight and multiplying afterwards is exact.
+    """
+    shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
+    own = copy.deepcopy(model, shared)
+    for module in own.modules():
+        if _measures_and_scales(module):
+            module.forward = partial(_normalise_then_scale, module)  # type: ignore[arg-type]
+    return own
+
+
+def _measures_and_scales(module: nn.Module) -> bool:
+    if isinstance(module, _BatchNorm | _InstanceNorm):
+        return module.weight is not None and (module.training or module.running_mean is None)
+    return isinstance(module, nn.LayerNorm) and module.weight is not None
+
+
+def _normalise_then_scale(module: _BatchNorm | _InstanceNorm | nn.LayerNorm, x: Tensor) -> Tensor:
+    if isinstance(module, nn.LayerNorm):
+        made = nn.functional.layer_norm(x, module.normalized_shape, eps=module.eps) * module.weight
+        return made if module.bias is None else made + module.bias
+    if isinstance(module, _InstanceNorm):
+        made = nn.functional.instance_norm(x, eps=module.eps)
+    else:
+        made = nn.functional.batch_norm(x, None, None, training=True, eps=module.eps)
+    weight, bias = (t.view(-1, *[1] * (x.dim() - 2)) for t in (module.weight, module.bias))
+    return made * weight + bias
 
 
 def choose(
@@ -74,11 +114,14 @@ def choose(
 ) -> Path:
     """The fastest path that fits the model and equals the plain gradient at ``candidate``.
 
-    ``objective`` maps the updates of one candidate to its value; its gradient with respect to the inputs is
-    compared with the loop's. A path asked for by name must fit; ``auto`` goes on to the next one.
+    ``objective`` maps the updates of candidates of one observation to their values; its gradient with respect to
+    the inputs is compared with the loop's, at ``candidate`` and a second one beside it: a path must not let
+    neighbours mix. A path asked for by name must fit; ``auto`` goes on to the next one.
     """
     from leakgauge.adversary.ghost import Ghost, unsupported  # ghost is itself a path
 
+    if name not in get_args(PathName):
+        raise PathError(f"there is no path {name!r}", where="path", remedy=nearest(name, get_args(PathName)))
     if name == "loop":
         return Loop(task, params)
     reason = unsupported(task)
@@ -89,11 +132,19 @@ def choose(
         raise PathError(reason, where="ghost path", remedy='use path="vmap" or "auto"')
     if name in ("auto", "vmap"):
         tried.append(Vmap(task, params))
-    plain = _slope(Loop(task, params), objective, candidate)
+    pair = _with_neighbour(candidate)
+    try:
+        plain = _slope(Loop(task, params), objective, pair)
+    except RuntimeError as raised:
+        raise ModelError(
+            f"its update cannot be differentiated ({raised})",
+            where="model",
+            remedy="replace the layer that has no second derivative",
+        ) from raised
     for path in tried:
         try:
-            fault = _mismatch(_slope(path, objective, candidate), plain)
-        except (RuntimeError, PathError) as raised:
+            fault = _mismatch(_slope(path, objective, pair), plain)
+        except Exception as raised:  # a model may do anything with its layers; the loop has shown that it runs
             fault = f"it raised {type(raised).__name__}: {raised}"
         if fault is None:
             return path
@@ -102,10 +153,16 @@ def choose(
     return Loop(task, params)
 
 
+def _with_neighbour(candidate: Candidate) -> Candidate:
+    first = candidate.inputs[:1].detach()
+    ramp = torch.linspace(0, 1, first.numel(), dtype=first.dtype, device=first.device).view_as(first)
+    return Candidate(torch.cat([first, (first + ramp) / 2]), candidate.labels[:1].repeat_interleave(2, 0))
+
+
 def _slope(path: Path, objective: Callable[[Batch, Candidate], Tensor], candidate: Candidate) -> Tensor:
     inputs = candidate.inputs.detach().requires_grad_()
     live = Candidate(inputs, candidate.labels)
-    value = objective(path.updates(live, Sharing((1,) * len(inputs))), live)
+    value = objective(path.updates(live, Sharing((len(inputs),))), live)
     (slope,) = torch.autograd.grad(value.sum(), inputs)
     return slope
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 
 import torch
 from torch import Tensor, nn
@@ -38,9 +38,14 @@ def attack(
     check(task, observations)
     if device is not None:
         task = task.to(device)
+    if any(_varies(setting.prior) for setting in settings):
+        raise DomainError(
+            "weights per problem in a prior belong to no setting",
+            where="attack",
+            remedy="give one setting for each weight; attack() runs them together",
+        )
     adversary = sweep(list(settings))
-    if len({a.restarts for a in settings}) != 1 or not isinstance(adversary.restarts, int):
-        raise DomainError("all settings of a sweep need the same number of restarts", where="attack")
+    _check_sweep(adversary)
     runs = [
         _Run(adversary, len(settings), task, [observations[i] for i in group], group, seed, path, memory, progress)
         for group in _groups(observations)
@@ -50,11 +55,34 @@ def attack(
     return [_joined([part[s] for part in parts], order) for s in range(len(settings))]
 
 
+def _check_sweep(adversary: Adversary) -> None:
+    """Only numbers that act on one problem at a time may differ; the others belong to the whole batch."""
+    swept = [f.name for f in fields(adversary) if _varies(getattr(adversary, f.name))]
+    inner = [f.name for f in fields(adversary.solver) if _varies(getattr(adversary.solver, f.name))]  # type: ignore[arg-type]
+    wrong = sorted(set(swept) - {"prior", "anneal", "solver"} | set(inner) - adversary.solver.sweepable)
+    if wrong:
+        raise DomainError(
+            f"settings of one sweep differ in {', '.join(wrong)}",
+            where="attack",
+            remedy=f"attack once for each; a sweep may vary the prior, anneal and of the solver "
+            f"{', '.join(sorted(adversary.solver.sweepable)) or 'nothing'}",
+        )
+
+
+def _varies(value: object) -> bool:
+    """Whether a sweep has left a tensor of numbers in it."""
+    if isinstance(value, tuple):
+        return any(map(_varies, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return any(_varies(getattr(value, f.name)) for f in fields(value))
+    return isinstance(value, Tensor)
+
+
 def _groups(observations: Sequence[Observation]) -> list[list[int]]:
     """Observations that can share a batch: the same parameters, batch size and grants in every round."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for i, seen in enumerate(observations):
-        states = tuple(next(iter(r.params.values())).data_ptr() for r in seen.rounds)
+        states = tuple(tuple(p.data_ptr() for p in r.params.values()) for r in seen.rounds)
         sides = tuple(tuple(sorted(r.side)) for r in seen.rounds)
         groups.setdefault((states, sides, seen.batch, seen.labels is None), []).append(i)
     return list(groups.values())
@@ -163,7 +191,7 @@ class _Run:
         setting_of = torch.tensor([key.setting for key in keys])
         seeds = tuple(mixed(self.seed, self.places[key.observation], key.restart) for key in keys)
         seen = [self._round(rows, r) for r in range(len(self.states))]
-        start = self._start(seeds)
+        start = self._start(seeds, [key.restart for key in keys])
         labels = None if self.known is None else self.known[[key.observation for key in keys]]
         paths = [self._choose(state, seen[r], start, labels) for r, state in enumerate(self.states)]
         self.used = paths[0].name
@@ -205,13 +233,14 @@ class _Run:
             side[key] = tree.stacked([_moved(made.side[key], self.like) for made in rounds])
         return observed, side
 
-    def _start(self, seeds: Sequence[int]) -> dict[str, Tensor]:
+    def _start(self, seeds: Sequence[int], restarts: Sequence[int]) -> dict[str, Tensor]:
         batch, domain, how = self.observations[0].batch, self.task.domain, self.adversary.start
         shape = (batch, *domain.shape)
-        if how in ("normal", "uniform"):
-            inputs = draw(seeds, shape, 0, like=self.like, law=how)
-        else:
-            inputs = self.like.new_full((len(seeds), *shape), 0.5 if how == "grey" else 0.0)
+        inputs = draw(seeds, shape, 0, like=self.like, law="uniform" if how == "uniform" else "normal")
+        if how in ("grey", "zeros"):
+            # only the first start can be the flat one: a second would end where the first did
+            first = torch.tensor(restarts, device=self.like.device) == 0
+            inputs[first] = 0.5 if how == "grey" else 0.0
         start = {"inputs": inputs}
         if self.known is None:
             start["labels"] = draw(seeds, (batch, domain.classes), 4, like=self.like)
@@ -241,7 +270,7 @@ class _Run:
         return Reconstruction(
             torch.stack([unknowns["inputs"] for _, unknowns, *_ in won]),
             labels,
-            -torch.tensor([objective for objective, *_ in won]),
+            -torch.tensor([objective for objective, *_ in won], dtype=self.like.dtype),
             tuple(trace[~trace.isnan()] for _, _, trace, _ in won),
             tuple(status for *_, status in won),
             self.evaluations,

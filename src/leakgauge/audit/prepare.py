@@ -16,7 +16,7 @@ from leakgauge.client import Recipe, loss_named
 from leakgauge.errors import DataError
 from leakgauge.files import read_state
 from leakgauge.task import Task
-from leakgauge.types import Records, Tree
+from leakgauge.types import Domain, Records, Tree
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _place(name: str, folder: Path) -> str:
     return str(folder / name) if (folder / name).exists() else name
 
 
-def _model(spec: Spec, domain: data.Domain, folder: Path) -> nn.Module:
+def _model(spec: Spec, domain: Domain, folder: Path) -> nn.Module:
     model = models.build(spec.task.model, domain, seed=spec.seed)
     if spec.task.weights:
         read_state(folder / spec.task.weights).into(model)
@@ -111,4 +111,5 @@ def _manifest(records: Records, reference: Records) -> dict[str, str]:
 
 def batches(values: Tensor, size: int) -> Tensor:
     """``[n·B, …]`` as ``[n, B, …]``."""
-    return values.unflatten(0, (-1, size))
+    grouped: Tensor = values.unflatten(0, (-1, size))
+    return grouped

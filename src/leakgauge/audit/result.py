@@ -7,7 +7,7 @@ Schema 1::
     thresholds                  {metric, recognisable, exact, significance}
     replay                      {status, sentence}: does our client replay the user's?
     preflight                   [{name, severity, sentence}]
-    control                     the undefended update: {adversaries: [...], excess, p, beaten}
+    control                     the undefended update: {mean, low, high, p, n}, the best adversary's excess
     checkpoints[]               {step, accuracy, defenses[]}
       defenses[]                {name, expression, attack, bound, adversaries[], records[], faults[]}
         attack                  {verdict, why, p, excess {mean, low, high, p, n}, rate {...}}
@@ -28,19 +28,23 @@ from typing import Any
 import numpy as np
 
 from leakgauge import parse
+from leakgauge.audit.doctor import Diagnosis
 from leakgauge.audit.plan import Cell, Plan
+from leakgauge.audit.preflight import preflight
 from leakgauge.audit.prepare import Prepared
 from leakgauge.audit.run import Outcome, environment
 from leakgauge.audit.spec import Spec
 from leakgauge.audit.statistics import Scores, exposure
 from leakgauge.audit.store import Store
-from leakgauge.audit.verdict import NULLS, Arms, Verdict, incomplete, verdicts
+from leakgauge.audit.verdict import NULLS, Arms, Verdict, incomplete, invalid, verdicts
 
 SCOPE = "Reconstruction of records from updates was tested; membership and property inference are not tested."
 ARMS = ("real", *NULLS)
 
 
-def result(spec: Spec, prepared: Prepared, outcome: Outcome, store: Store) -> dict[str, Any]:
+def result(
+    spec: Spec, prepared: Prepared, outcome: Outcome, store: Store, diagnosis: Diagnosis | None = None
+) -> dict[str, Any]:
     """Everything an audit says, as plain JSON."""
     found = _Found(spec, outcome.plan, store)
     metric = "ssim" if min(prepared.task.domain.shape[-2:]) >= 11 and spec.verdict.recognisable.ssim else "psnr"
@@ -48,6 +52,8 @@ def result(spec: Spec, prepared: Prepared, outcome: Outcome, store: Store) -> di
     whole = {name: found.arms(text) for name, text in spec.defenses.items()}
     ready = {name: arms for name, arms in whole.items() if arms is not None}
     said = verdicts(ready, control, spec.verdict, metric) if control is not None else {}
+    if diagnosis is not None and diagnosis.status != "replays":
+        said = {name: invalid(name, diagnosis.sentence) for name in spec.defenses}
     labels = prepared.records.labels.tolist()
     return {
         "schema": 1,
@@ -61,8 +67,8 @@ def result(spec: Spec, prepared: Prepared, outcome: Outcome, store: Store) -> di
             "exact": spec.verdict.exact,
             "significance": spec.verdict.significance,
         },
-        "replay": {"status": "not checked", "sentence": "The set-up was not checked against your client."},
-        "preflight": [],
+        "replay": _replay(diagnosis),
+        "preflight": [leak.as_json() for leak in preflight(prepared.task)],
         "control": _control(control, metric),
         "checkpoints": [
             {
@@ -74,7 +80,7 @@ def result(spec: Spec, prepared: Prepared, outcome: Outcome, store: Store) -> di
                 ],
             }
         ],
-        "ledger": ledger(spec, prepared),
+        "ledger": ledger(spec, prepared, diagnosis),
         "faults": dict(sorted(outcome.faults.items())),
     }
 
@@ -183,13 +189,19 @@ def _control(arms: Arms | None, metric: str) -> dict[str, Any] | None:
     return asdict(excess(arms.best("real", metric), arms.null(metric)))
 
 
-def ledger(spec: Spec, prepared: Prepared) -> list[dict[str, str]]:
+def _replay(diagnosis: Diagnosis | None) -> dict[str, str]:
+    if diagnosis is None:
+        return {"status": "not checked", "sentence": "The set-up was not checked against your client."}
+    return {"status": diagnosis.status, "sentence": diagnosis.sentence}
+
+
+def ledger(spec: Spec, prepared: Prepared, diagnosis: Diagnosis | None) -> list[dict[str, str]]:
     """What every number assumes."""
     granted = ", ".join(spec.threat.grants) or "nothing else"
     return [
         {"number": "every score", "assumes": f"labels {spec.threat.labels}; the adversary is granted {granted}"},
         {"number": "every score", "assumes": "the adversary knows model, weights, recipe and defense (Kerckhoffs)"},
-        {"number": "every score", "assumes": "not checked against your client"},
+        {"number": "every score", "assumes": _replay(diagnosis)["sentence"]},
         {"number": "p-values", "assumes": "real and null scores of a record are exchangeable when nothing leaks"},
         {
             "number": "all",

@@ -124,7 +124,6 @@ class Spec(_Section):
     adversaries: dict[str, str] = {"generic": "inverting_gradients()", "adaptive": "adaptive()"}
     threat: ThreatSpec = ThreatSpec()
     verdict: VerdictSpec = VerdictSpec()
-    preset: Literal["quick", "standard", "thorough"] = "standard"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
 

@@ -86,9 +86,11 @@ def exposure(real: Scores, null: Scores) -> Scores:
     """Per record: the share of all null scores at least as high, ``(1 + #{null ≥ real}) / (1 + n)``; low is exposed."""
     ordered = np.sort(null)
     above = len(ordered) - np.searchsorted(ordered, real, side="left")
-    return np.asarray((1 + above) / (1 + len(ordered)), dtype=np.float64)
+    shares: Scores = ((1 + above) / (1 + len(ordered))).astype(np.float64)
+    return shares
 
 
 def best_of(scores: Sequence[Scores]) -> Scores:
     """The best score of each record over a set of adversaries; the same set on both sides of a comparison."""
-    return np.maximum.reduce([np.nan_to_num(s, nan=-np.inf) for s in scores])
+    best: Scores = np.maximum.reduce([np.nan_to_num(s, nan=-np.inf) for s in scores])
+    return best

@@ -91,6 +91,11 @@ def _verdict(
     return Verdict(name, word, why, gain, p, rate_at(real, null))
 
 
+def invalid(name: str, why: str) -> Verdict:
+    """The verdict of a defense in a set-up that does not replay the user's client."""
+    return Verdict(name, "invalid", why)
+
+
 def incomplete(name: str) -> Verdict:
     """The verdict of a defense whose cells did not all finish."""
     return Verdict(name, "incomplete", "a planned cell failed; see faults")

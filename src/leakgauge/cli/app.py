@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from leakgauge.cli import audit, bound, compare, data, listing, report
+from leakgauge.cli import audit, bound, compare, data, doctor, inspect, listing, preflight, report
 from leakgauge.errors import LeakgaugeError
 
 INTERRUPTED = 130
@@ -76,6 +76,9 @@ def program(
 app.command("init")(audit.init)
 app.command("check")(audit.check)
 app.command("audit")(audit.audit)
+app.command("doctor")(doctor.doctor)
+app.command("preflight")(preflight.preflight)
+app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("list")(listing.show)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leakgauge import bounds
 from leakgauge.errors import DomainError
+
+if TYPE_CHECKING:
+    from leakgauge.bounds import Privacy
 
 app = typer.Typer(name="bound", help="What no adversary can beat, from the mechanism alone.", no_args_is_help=True)
 
@@ -34,6 +36,14 @@ OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or -
 OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
 OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def _bounds() -> Any:
+    """The room, imported when a bound is asked for: ``--help`` should not wait for torch."""
+    from leakgauge import bounds
+
+    return bounds
+
 
 LABELS = {
     "ball": "clipped to a ball",
@@ -66,16 +76,16 @@ def gaussian(
         dims = _dimensions(layers)
         if dim not in (None, sum(dims)) or keep != 1:
             raise DomainError("layers exclude --dim and --keep", where="bound gaussian", remedy="give one of them")
-        found = bounds.log_capacity_layers(dims, clip, sigma, group=group, as_printed=as_printed)
+        found = _bounds().log_capacity_layers(dims, clip, sigma, group=group, as_printed=as_printed)
         logs = vars(found)
     elif dim is None:
         raise DomainError("the dimension is missing", where="bound gaussian", remedy="give --dim or --layers")
     elif keep != 1:
         if as_printed:
             raise DomainError("the printed theorem has no pruning", where="bound gaussian", remedy="leave --keep out")
-        logs = {"pruned": bounds.log_capacity_pruned(dim, clip, sigma, keep, group=group)}
+        logs = {"pruned": _bounds().log_capacity_pruned(dim, clip, sigma, keep, group=group)}
     else:
-        logs = {"ball": bounds.log_capacity_gaussian(dim, clip, sigma, group=group, as_printed=as_printed)}
+        logs = {"ball": _bounds().log_capacity_gaussian(dim, clip, sigma, group=group, as_printed=as_printed)}
     _capacities("gaussian", {**inputs, "as_printed": as_printed}, logs, rounds, as_json)
 
 
@@ -87,8 +97,8 @@ def vmf(
     as_json: AsJson = False,
 ) -> None:
     """Bayes capacity of von Mises-Fisher noise on an update scaled to the sphere."""
-    logs = {"sphere": bounds.log_capacity_vmf(dim, kappa)}
-    extra = {"epsilon_at_distance_2": bounds.vmf_epsilon(kappa)}
+    logs = {"sphere": _bounds().log_capacity_vmf(dim, kappa)}
+    extra = {"epsilon_at_distance_2": _bounds().vmf_epsilon(kappa)}
     _capacities("vmf", {"kappa": kappa, "dim": dim}, logs, rounds, as_json, extra)
 
 
@@ -101,8 +111,8 @@ def laplace(
     as_json: AsJson = False,
 ) -> None:
     """Bayes capacity of Laplace noise on an update clipped in L1."""
-    logs = {"l1_ball": bounds.log_capacity_laplace(dim, clip, scale)}
-    extra = {"epsilon_add_or_remove": bounds.laplace_epsilon(clip, scale)}
+    logs = {"l1_ball": _bounds().log_capacity_laplace(dim, clip, scale)}
+    extra = {"epsilon_add_or_remove": _bounds().laplace_epsilon(clip, scale)}
     _capacities("laplace", {"scale": scale, "clip": clip, "dim": dim}, logs, rounds, as_json, extra)
 
 
@@ -119,7 +129,7 @@ def epsilon(
 ) -> None:
     """ε of Gaussian noise over subsampled steps."""
     options: Any = {"delta": delta, "rate": rate, "steps": steps, "method": method, "unit": unit, "relation": relation}
-    _privacy(bounds.epsilon_of(sigma, **options), as_json)
+    _privacy(_bounds().epsilon_of(sigma, **options), as_json)
 
 
 @app.command()
@@ -135,7 +145,7 @@ def sigma(
 ) -> None:
     """The smallest noise multiplier that keeps ε."""
     options: Any = {"delta": delta, "rate": rate, "steps": steps, "method": method, "unit": unit, "relation": relation}
-    _privacy(bounds.sigma_of(epsilon, **options), as_json)
+    _privacy(_bounds().sigma_of(epsilon, **options), as_json)
 
 
 @app.command()
@@ -149,9 +159,9 @@ def robustness(
 ) -> None:
     """Ceiling on the probability of reconstructing a record within the threshold of κ."""
     if mu is not None and sigma is None and clip is None:
-        found = bounds.mu_ceiling(kappa, mu, rounds=rounds)
+        found = _bounds().mu_ceiling(kappa, mu, rounds=rounds)
     elif mu is None and sigma is not None and clip is not None:
-        found = bounds.gaussian_ceiling(kappa, clip=clip, sigma=sigma, rounds=rounds)
+        found = _bounds().gaussian_ceiling(kappa, clip=clip, sigma=sigma, rounds=rounds)
     else:
         raise DomainError(
             "the noise is not given once", where="bound robustness", remedy="give --mu, or --sigma and --clip"
@@ -185,7 +195,7 @@ def _capacities(
     as_json: bool,
     extra: dict[str, float] | None = None,
 ) -> None:
-    totals = {name: bounds.repeat(max(value, 0.0), rounds) for name, value in logs.items()}
+    totals = {name: _bounds().repeat(max(value, 0.0), rounds) for name, value in logs.items()}
     rows: dict[str, Any] = {}
     for name, value in totals.items():
         rows[f"log capacity, {LABELS[name]}"] = value
@@ -205,7 +215,7 @@ def _exp(value: float) -> float:
     return math.exp(value) if value < 709 else math.inf
 
 
-def _privacy(found: bounds.Privacy, as_json: bool) -> None:
+def _privacy(found: Privacy, as_json: bool) -> None:
     rows = {**vars(found), "says": str(found)}
     _print("privacy", rows, {"bound": "privacy", **vars(found)}, as_json)
 

@@ -35,6 +35,7 @@ def show(
     Parts of your own packages show if they are entry points in the group leakgauge.parts; these are imported.
     """
     kinds = parts()
+    kind = {"defense": "mechanism"}.get(kind or "", kind)  # the word for all stages; so far all are at the update's
     if kind is not None and kind not in kinds:
         raise ExpressionError(f"unknown kind {kind!r}", where="list", remedy=nearest(kind, kinds))
     rows = [

@@ -27,12 +27,14 @@ class EntryDensity:
     """``p(o_e | u_e)`` of entries that are independent given the update.
 
     ``log(u, o, *others)`` is its log (a probability where o is an atom); ``log_mass(u, low, high, *others)``
-    is ``log P(low < O < high)``, which interval likelihoods need. ``others`` are the granted nuisances.
+    is ``log P(low < O < high)``, which interval likelihoods need. ``others`` are the granted nuisances;
+    ``atom`` says whether zero has a probability of its own.
     """
 
     log: Callable[..., Tensor]
     log_mass: Callable[..., Tensor]
     others: tuple[Tree, ...] = field(default=())
+    atom: bool = False
 
     def __call__(self, observed: Tree, update: Updates) -> Tensor:
         """``Σ_e log p(o_e | u_e)``, ``[N]``."""

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from leakgauge.errors import NoDensityError
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart
-from leakgauge.mechanisms.maps import Identity
+from leakgauge.mechanisms.maps import Clip, Identity
 from leakgauge.types import Context, Release, Side, Tree, Updates
 
 
@@ -41,11 +41,15 @@ class Chain(UpdatePart):
 
     def visible(self, observed: Tree) -> dict[str, Tree]:
         side: dict[str, Tree] = {}
-        for i in reversed(range(len(self.parts))):
-            seen = self.parts[i].visible(observed)
+        scaled = False
+        for i, part in reversed(list(enumerate(self.parts))):
+            seen = part.visible(observed)
+            if scaled:  # zeros survive a rescaling, magnitudes do not
+                seen = {name: value for name, value in seen.items() if name == "mask"}
             side.update({f"{i}.{name}": value for name, value in seen.items()})
-            if not seen and not isinstance(self.parts[i], Identity):
-                break  # noise or a rescaling: what lies below it cannot be read off
+            scaled = scaled or isinstance(part, Clip)
+            if not seen and not isinstance(part, Identity | Clip):
+                break  # noise covers up what lies below it
         return side
 
     def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from leakgauge.errors import DomainError
 from leakgauge.expr import register
-from leakgauge.mechanisms.base import UpdatePart
+from leakgauge.mechanisms.base import EntryDensity, UpdatePart
 from leakgauge.types import Context, Release, Side, Tree, Updates
 
 
@@ -26,6 +26,9 @@ class Identity(UpdatePart):
     def apply(self, update: Updates, side: Side) -> Updates:
         return update
 
+    def after(self, density: EntryDensity, side: Side) -> EntryDensity:
+        return density
+
     @classmethod
     def neutral(cls) -> Self:
         return cls()
@@ -34,7 +37,7 @@ class Identity(UpdatePart):
 @register("mechanism", "clip")
 @dataclass(frozen=True, repr=False)
 class Clip(UpdatePart):
-    """Scale an update down to norm ``norm``.
+    """Scale an update down to a largest norm.
 
     ``u ↦ u · min(1, C / ‖u‖₂)``, with ``C = norm`` and the norm over all tensors, or over the weight and bias
     of each layer (``per="layer"``). This clips a client's whole update, not each example's gradient.
@@ -61,6 +64,9 @@ class Clip(UpdatePart):
 
     def apply(self, update: Updates, side: Side) -> Updates:
         return update.scaled(self._factor(update.square(), update.names))
+
+    def after(self, density: EntryDensity, side: Side) -> EntryDensity | None:
+        return None if math.isfinite(self.norm) else density
 
     def _factor(self, squares: Tensor, names: tuple[str, ...]) -> Tensor:
         """``min(1, C / ‖u‖)`` for every tensor; ``squares`` is ``[…, L]``."""

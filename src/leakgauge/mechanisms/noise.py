@@ -14,7 +14,7 @@ from leakgauge import tree
 from leakgauge.errors import DomainError, NoDensityError
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart, draw
-from leakgauge.tree import Sloped, absolute_residual, squared_residual
+from leakgauge.tree import absolute_residual, squared_residual
 from leakgauge.types import Context, Release, Side, Tree, Updates
 
 
@@ -50,10 +50,8 @@ class Gaussian(UpdatePart):
         _check_density(self, self.std)
         s, constant = self.std, math.log(self.std * math.sqrt(2 * math.pi))
         return EntryDensity(
-            log=_affine_of(squared_residual, -1 / (2 * s * s), -constant),
-            log_mass=lambda u, low, high: _log_difference(
-                torch.special.log_ndtr, _reflected((low - u) / s, (high - u) / s)
-            ),
+            log=squared_residual.scaled(-1 / (2 * s * s), -constant),
+            log_mass=lambda u, low, high: _log_difference(_log_cdf_normal, _reflected((low - u) / s, (high - u) / s)),
         )
 
     @classmethod
@@ -90,7 +88,7 @@ class Laplace(UpdatePart):
         _check_density(self, self.scale)
         b, constant = self.scale, math.log(2 * self.scale)
         return EntryDensity(
-            log=_affine_of(absolute_residual, -1 / b, -constant),
+            log=absolute_residual.scaled(-1 / b, -constant),
             log_mass=lambda u, low, high: _log_difference(_log_cdf_laplace, _reflected((low - u) / b, (high - u) / b)),
         )
 
@@ -99,20 +97,17 @@ class Laplace(UpdatePart):
         return cls(scale=0.0)
 
 
-def _affine_of(fn: Sloped, scale: float, shift: float) -> Sloped:
-    """``scale · fn + shift``."""
-
-    def both(u: Tensor, o: Tensor) -> tuple[Tensor, Tensor]:
-        value, slope = fn.both(u, o)
-        return value.mul_(scale).add_(shift), slope.mul_(scale)
-
-    return Sloped(lambda u, o: scale * fn.value(u, o) + shift, both)
-
-
 def _laplace(like: Tensor, generator: Generator) -> Tensor:
     # a difference of two unit exponentials is Laplace, and needs no log of zero
     first, second = (-torch.log1p(-draw(like, generator, torch.rand)) for _ in range(2))
     return first - second
+
+
+def _log_cdf_normal(z: Tensor) -> Tensor:
+    # far left the slope of torch's log_ndtr is exp of a difference of huge numbers, wrong by factors in float32
+    left = z.clamp(max=-1.0)
+    tail = torch.log(torch.special.erfcx(-math.sqrt(0.5) * left) / 2) - left.square() / 2
+    return torch.where(z < -1, tail, torch.special.log_ndtr(z.clamp(min=-1.0)))
 
 
 def _log_cdf_laplace(z: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from leakgauge import tree
 from leakgauge.errors import DomainError
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart, draw
-from leakgauge.tree import Sloped, masked
+from leakgauge.tree import Sloped, Slopes, masked
 from leakgauge.types import Context, Release, Side, Tree, Updates
 
 
@@ -53,16 +53,21 @@ class RandomPrune(UpdatePart):
         return EntryDensity(_mixture(density.log, self.p), _mixture(density.log_mass, self.p), density.others)
 
     def after(self, density: EntryDensity, side: Side) -> EntryDensity:
+        if self.p == 0:
+            return density
         kept, dropped = _log_odds(self.p)
 
         def log(u: Tensor, o: Tensor, *rest: Tensor) -> Tensor:
-            return torch.where(o == 0, torch.full_like(u, dropped), kept + density.log(u, o, *rest))
+            inner = kept + density.log(u, o, *rest)
+            zero = torch.full_like(inner, dropped)
+            # a zero may have been one before, by another pruning
+            return torch.where(o == 0, torch.logaddexp(inner, zero) if density.atom else zero, inner)
 
         def log_mass(u: Tensor, low: Tensor, high: Tensor, *rest: Tensor) -> Tensor:
             inside = torch.where((low < 0) & (high > 0), dropped, -math.inf)
             return torch.logaddexp(kept + density.log_mass(u, low, high, *rest), inside)
 
-        return EntryDensity(log, log_mass, density.others)
+        return EntryDensity(log, log_mass, density.others, atom=True)
 
     @classmethod
     def neutral(cls) -> Self:
@@ -105,6 +110,8 @@ class MagnitudePrune(UpdatePart):
         A candidate whose entry is below τ where a zero was seen explains it perfectly, so the excess is what
         a matching loss should punish; it is continuous in the update, unlike the hard map.
         """
+        if self.p == 0:
+            return update
         if "threshold" not in side:
             return None
         threshold = side["threshold"]
@@ -113,22 +120,27 @@ class MagnitudePrune(UpdatePart):
         return update.mapped(lambda u, t, k: torch.where(k, u, u - u.clamp(-t, t)), threshold, side["kept"])
 
     def after(self, density: EntryDensity, side: Side) -> EntryDensity | None:
+        if self.p == 0:
+            return density
         if "threshold" not in side:
             return None
         own = len(density.others)
 
         def log(u: Tensor, o: Tensor, *rest: Tensor) -> Tensor:
             inner, t = rest[:own], rest[own]
-            return torch.where(o == 0, density.log_mass(u, -t, t, *inner), density.log(u, o, *inner))
+            pruned = torch.where(o == 0, density.log_mass(u, -t, t, *inner), -math.inf)
+            # with τ = 0 (zeros enough before this part) nothing was pruned, and a zero is what it was
+            return torch.where(o.abs() < t, pruned, density.log(u, o, *inner))
 
         def log_mass(u: Tensor, low: Tensor, high: Tensor, *rest: Tensor) -> Tensor:
             inner, t = rest[:own], rest[own]
             left = density.log_mass(u, torch.minimum(low, -t), torch.minimum(high, -t), *inner)
             right = density.log_mass(u, torch.maximum(low, t), torch.maximum(high, t), *inner)
             atom = torch.where((low < 0) & (high > 0), density.log_mass(u, -t, t, *inner), -math.inf)
-            return torch.logaddexp(torch.logaddexp(left, right), atom)
+            pruned = torch.logaddexp(torch.logaddexp(left, right), atom)
+            return torch.where(t > 0, pruned, density.log_mass(u, low, high, *inner))
 
-        return EntryDensity(log, log_mass, (*density.others, side["threshold"]))
+        return EntryDensity(log, log_mass, (*density.others, side["threshold"]), atom=True)
 
     @classmethod
     def neutral(cls) -> Self:
@@ -137,7 +149,7 @@ class MagnitudePrune(UpdatePart):
 
 def smallest_survivor(observed: Tensor) -> Tensor:
     """The smallest non-zero magnitude in each row of ``[M, …]``, as ``[M, 1, …]`` (0 where nothing survived)."""
-    size = observed.abs().flatten(1)
+    size = observed.abs().reshape(len(observed), -1)
     least = torch.where(size > 0, size, torch.inf).amin(1)
     least = torch.where(least.isfinite(), least, torch.zeros_like(least))
     return least.view(-1, *[1] * (observed.dim() - 1))
@@ -152,18 +164,28 @@ def _mixture(log: Callable[..., Tensor], p: float) -> Callable[..., Tensor]:
 
     def value(u: Tensor, *rest: Tensor) -> Tensor:
         inner = log(u, *rest)
-        return kept + inner + nn.functional.softplus(dropped - kept + log(torch.zeros_like(u), *rest) - inner)
+        odds = dropped - kept + log(torch.zeros_like(u), *rest) - inner
+        return kept + inner + nn.functional.softplus(odds, threshold=40.0)  # torch's 20 is coarse for float64
 
-    def both(u: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
-        odds, _ = log.both(torch.zeros_like(u), *rest)  # type: ignore[attr-defined]
-        inner, slope = log.both(u, *rest)  # type: ignore[attr-defined]
-        odds = odds.add_(dropped - kept).sub_(inner)
-        chosen = torch.sigmoid(-odds)
-        # softplus(odds) = max(odds, 0) − log max(σ, 1 − σ)
-        surplus = torch.maximum(chosen, 1 - chosen).log_().neg_().add_(odds.clamp_(min=0))
-        return surplus.add_(inner).add_(kept), slope.mul_(chosen)
+    if not isinstance(log, Sloped) or log.gain is None:
+        return value
+    known, gain = log, log.gain
 
-    return Sloped(value, both) if isinstance(log, Sloped) else value
+    def both(u: Tensor, *rest: Tensor) -> Slopes:
+        odds = gain(u, *rest).add_(kept - dropped)  # of having been kept
+        total, slope, factor = known.both(u, *rest)
+        chosen = torch.sigmoid(odds)
+        slope.mul_(chosen)
+        # −log σ(odds) = max(−odds, 0) − log max(σ, 1 − σ)
+        surplus = odds.clamp_(max=0).sum() + _sum_of_logs(chosen.sub_(0.5).abs_().add_(0.5))
+        return total - surplus + kept * u.numel(), slope, factor
+
+    return Sloped(value, both)
+
+
+def _sum_of_logs(x: Tensor) -> Tensor:
+    """``Σ log x`` for entries in [½, 1]: one logarithm for the product of 64 of them, which cannot vanish."""
+    return torch.cat([rows.prod(0).view(-1) for rows in x.flatten(0, -2).split(64)]).log_().sum()
 
 
 def _log_odds(p: float) -> tuple[float, float]:

@@ -99,7 +99,9 @@ def along(value: float | Tensor, inputs: Tensor) -> Tensor:
 
     Without it a tensor ``[N]`` would meet the last axis, and silently so where that happens to have N entries.
     """
-    return torch.as_tensor(value).to(inputs).reshape(-1, *[1] * (inputs.ndim - 1))
+    # the dtype at once: a bare number would pass through float32 on its way to float64
+    number = torch.as_tensor(value, dtype=inputs.dtype, device=inputs.device)
+    return number.reshape(-1, *[1] * (inputs.ndim - 1))
 
 
 def require(holds: bool, formula: str, domain: str, value: object) -> None:

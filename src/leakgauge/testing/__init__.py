@@ -1,0 +1,62 @@
+"""The laws, for our tests and for anyone who writes a new part.
+
+Plain functions that raise :class:`AssertionError` with what is wrong, to be called from any test::
+
+    from leakgauge.testing import sampler_agrees_with_density, probabilities_sum_to_one
+
+    def test_my_mechanism() -> None:
+        sampler_agrees_with_density(my_mechanism(scale=0.3))
+        probabilities_sum_to_one(my_mechanism(scale=0.3))
+
+=================================== ==========================================================================
+an update-stage part                ``sampler_agrees_with_density``, ``probabilities_sum_to_one``,
+                                    ``gradient_matches_finite_differences``, ``neutral_is_identity``,
+                                    ``release_is_pure``
+any part                            ``repr_round_trips``
+an entrywise function with a slope  ``slope_matches_autograd``
+a prior, a likelihood, a solver     ``prior_laws``, ``likelihood_laws``, ``attack_reaches_map``
+anything that is given a model      ``task_is_untouched``
+=================================== ==========================================================================
+
+``EXAMPLES`` and ``CHAINS`` are the catalogue that puts our own parts through them.
+"""
+
+from leakgauge.testing.adversaries import attack_reaches_map, likelihood_laws, prior_laws
+from leakgauge.testing.catalogue import CHAINS, EXAMPLES, examples, has_density, with_density
+from leakgauge.testing.clients import LinearClient, small_records, small_task
+from leakgauge.testing.densities import (
+    gradient_matches_finite_differences,
+    probabilities_sum_to_one,
+    sampler_agrees_with_density,
+    slope_matches_autograd,
+)
+from leakgauge.testing.parts import (
+    example_update,
+    neutral_is_identity,
+    release_is_pure,
+    repr_round_trips,
+    task_is_untouched,
+)
+
+__all__ = [
+    "CHAINS",
+    "EXAMPLES",
+    "LinearClient",
+    "attack_reaches_map",
+    "example_update",
+    "examples",
+    "gradient_matches_finite_differences",
+    "has_density",
+    "likelihood_laws",
+    "neutral_is_identity",
+    "prior_laws",
+    "probabilities_sum_to_one",
+    "release_is_pure",
+    "repr_round_trips",
+    "sampler_agrees_with_density",
+    "slope_matches_autograd",
+    "small_records",
+    "small_task",
+    "task_is_untouched",
+    "with_density",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -36,6 +36,7 @@ class FirstOrder(Solver):
     patience: int | None = None
     tolerance: float = 1e-4
     target: float | None = None
+    sweepable: ClassVar[frozenset[str]] = frozenset({"lr", "schedule"})
 
     def __post_init__(self) -> None:
         if not self.lr > 0:

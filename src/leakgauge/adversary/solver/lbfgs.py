@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.adversary.solver.problem import Problem, Solution, Solver
+from leakgauge.adversary.solver.schedules import Constant
 from leakgauge.adversary.solver.watch import Watch
 from leakgauge.errors import DomainError
 from leakgauge.expr import register
@@ -54,6 +55,12 @@ class Lbfgs(Solver):
             raise DomainError(f"wolfe must be 0 < c1 < c2 < 1, got {self.wolfe}", where="lbfgs")
 
     def solve(self, problem: Problem, progress: Progress | None = None) -> Solution:
+        if not isinstance(problem.anneal, Constant):
+            raise DomainError(
+                f"anneal={problem.anneal!r} changes the objective between two trials of a line search",
+                where="lbfgs",
+                remedy="use adam() with it, or leave anneal out",
+            )
         point = problem.flat(problem.start).clone()
         watch = Watch(problem, point, self.steps, self.patience, self.tolerance, self.target, progress)
         state = self._begin(problem, watch, point)
@@ -84,7 +91,8 @@ class Lbfgs(Solver):
             "g": gradient,
             "s": point.new_zeros(n, self.history, d),
             "y": point.new_zeros(n, self.history, d),
-            "rho": point.new_zeros(n, self.history),
+            "sy": torch.eye(self.history, dtype=point.dtype, device=point.device).repeat(n, 1, 1),
+            "yy": point.new_zeros(n, self.history, self.history),
             "g_lo": gradient.clone(),
             **{name: zeros.clone() for name in ("t_lo", "f_lo", "m_lo", "t_hi", "f_hi", "m_hi", "slope", "t")},
             **{name: torch.zeros(n, dtype=torch.long, device=point.device) for name in ("phase", "tries", "stuck")},
@@ -120,7 +128,7 @@ class Lbfgs(Solver):
         self._accept(state, wolfe, t, f, gradient)
         self._accept(state, lower, state["t_lo"].clone(), state["f_lo"].clone(), state["g_lo"])
         lost = out & ~lower
-        state["rho"] = torch.where(lost.unsqueeze(1), 0.0, state["rho"])  # forget the curvature, try the gradient
+        _forget(state, lost)  # the curvature misled it: try the gradient
         state["stuck"] = torch.where(lost, state["stuck"] + 1, state["stuck"])
         self._turn(state, lost, first=True)
 
@@ -130,11 +138,10 @@ class Lbfgs(Solver):
         column = which.unsqueeze(1)
         s = torch.where(column, t.unsqueeze(1) * state["d"], 0.0)
         y = torch.where(column, gradient - state["g"], 0.0)
-        sy = (s * y).sum(1)
-        curved = which & (sy > 1e-10 * y.square().sum(1).clamp(min=torch.finfo(y.dtype).tiny))
+        curved = which & ((s * y).sum(1) > 1e-10 * y.square().sum(1).clamp(min=torch.finfo(y.dtype).tiny))
         rows = curved.nonzero().squeeze(1)
-        for name, newest in (("s", s), ("y", y), ("rho", 1 / sy)):
-            state[name][rows] = torch.cat([state[name][rows, 1:], newest[rows].unsqueeze(1)], 1)
+        if len(rows):
+            _remember(state, rows, s[rows], y[rows])
         state["x"] = state["x"] + s
         state["g"] = torch.where(column, gradient, state["g"])
         state["f"] = torch.where(which, f, state["f"])
@@ -188,17 +195,43 @@ def _cubic(state: State) -> Tensor:
     return torch.where(usable, inside, (t0 + t1) / 2)
 
 
+def _remember(state: State, rows: Tensor, s: Tensor, y: Tensor) -> None:
+    """Push a pair of differences, and its products with those that are kept."""
+    for name, newest in (("s", s), ("y", y)):
+        state[name][rows] = torch.cat([state[name][rows, 1:], newest.unsqueeze(1)], 1)
+    for name, with_newest in (("sy", state["s"][rows]), ("yy", state["y"][rows])):
+        products = torch.roll(state[name][rows], (-1, -1), (1, 2))
+        column = (with_newest @ y.unsqueeze(2)).squeeze(2)
+        products[:, :, -1] = column
+        products[:, -1, :] = column if name == "yy" else 0.0
+        products[:, -1, -1] = column[:, -1]
+        state[name][rows] = products
+
+
+def _forget(state: State, which: Tensor) -> None:
+    """An empty history: zero differences, and a unit diagonal that leaves the solves as they are."""
+    rows = which.nonzero().squeeze(1)
+    for name in ("s", "y", "yy"):
+        state[name][rows] = 0.0
+    state["sy"][rows] = torch.eye(state["sy"].shape[1], dtype=state["sy"].dtype, device=which.device)
+
+
 def _two_loop(state: State) -> Tensor:
-    """``H g`` from the history; an empty slot has ``ρ = 0`` and does nothing."""
-    q, alphas = state["g"].clone(), []
-    s, y, rho = state["s"], state["y"], state["rho"]
-    for i in reversed(range(rho.shape[1])):
-        alpha = rho[:, i] * (s[:, i] * q).sum(1)
-        q = q - alpha.unsqueeze(1) * y[:, i]
-        alphas.append(alpha)
-    curvature = (s[:, -1] * y[:, -1]).sum(1) / y[:, -1].square().sum(1).clamp(min=torch.finfo(q.dtype).tiny)
-    q = q * torch.where(rho[:, -1] > 0, curvature, 1.0).unsqueeze(1)
-    for i, alpha in enumerate(reversed(alphas)):
-        beta = rho[:, i] * (y[:, i] * q).sum(1)
-        q = q + (alpha - beta).unsqueeze(1) * s[:, i]
-    return q
+    """``H g``: the two-loop recursion, solved as two triangular systems.
+
+    With ``R_ij = ⟨s_i, y_j⟩`` for i ≤ j and D its diagonal: ``R α = S g``, ``Rᵀ c = D α − γ Y(g − Yᵀα)`` and
+    ``H g = γ (g − Yᵀ α) + Sᵀ c``. An empty slot has a unit on the diagonal and does nothing.
+
+    References:
+        Byrd, Nocedal and Schnabel, Representations of Quasi-Newton Matrices, 1994.
+    """
+    s, y, r, yy = state["s"], state["y"], state["sy"].triu(), state["yy"]
+    g = state["g"].unsqueeze(2)
+    square = yy[:, -1, -1]
+    gamma = torch.where(square > 0, r[:, -1, -1] / square.clamp(min=torch.finfo(g.dtype).tiny), 1.0).view(-1, 1, 1)
+    alpha = torch.linalg.solve_triangular(r, s @ g, upper=True)
+    rest = y @ g - yy @ alpha
+    diagonal = r.diagonal(dim1=1, dim2=2).unsqueeze(2)
+    c = torch.linalg.solve_triangular(r.transpose(1, 2), diagonal * alpha - gamma * rest, upper=False)
+    step: Tensor = gamma * (g - y.transpose(1, 2) @ alpha) + s.transpose(1, 2) @ c
+    return step.squeeze(2)

@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -157,9 +157,10 @@ class Solution:
 
 
 class Solver(Part):
-    """An optimiser of N problems at once."""
+    """An optimiser of N problems at once. ``sweepable`` names the numbers that may differ among them."""
 
     steps: int
+    sweepable: ClassVar[frozenset[str]] = frozenset()
 
     def solve(self, problem: Problem, progress: Progress | None = None) -> Solution:
         raise NotImplementedError

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from leakgauge.errors import DomainError
 from leakgauge.expr import Part, register
 
@@ -93,8 +95,8 @@ class Warmup(Schedule):
         if self.length < 1:
             raise DomainError(f"length must be at least 1, got {self.length}", where="warmup")
 
-    def __call__(self, step: int, steps: int) -> float:
-        return min(1.0, (step + 1) / self.length)
+    def __call__(self, step: int, steps: int) -> Any:
+        return 1 - _positive(1 - (step + 1) / self.length)
 
 
 @register("schedule", "ramp")
@@ -106,4 +108,9 @@ class Ramp(Schedule):
     length: int = 100
 
     def __call__(self, step: int, steps: int) -> Any:
-        return self.start ** max(0.0, 1 - step / self.length)
+        return self.start ** _positive(1 - step / self.length)
+
+
+def _positive(value: Any) -> Any:
+    """``max(0, value)`` of a number, or in a sweep of a tensor of them."""
+    return value.clamp(min=0.0) if isinstance(value, Tensor) else max(0.0, value)

@@ -1,0 +1,108 @@
+"""The catalogue: examples of every registered part, which feed the laws.
+
+A part that is registered without an example fails ``tests/testing/test_catalogue.py``; one row here puts it through
+every law of its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from leakgauge import adversary, attacks, client, mechanisms
+from leakgauge.errors import NoDensityError
+from leakgauge.expr import parse
+from leakgauge.mechanisms import UpdatePart
+from leakgauge.testing.samples import Entries
+
+EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "mechanism": {
+        "identity": ("identity()",),
+        "clip": ("clip(norm=1.0)", "clip(norm=0.5, per='layer')"),
+        "gaussian": ("gaussian(std=0.3)",),
+        "laplace": ("laplace(scale=0.2)",),
+        "random_prune": ("random_prune(p=0.4)",),
+        "prune": ("prune(p=0.6)",),
+    },
+    "likelihood": {
+        "l2": ("l2()", "l2(weights='exponential')"),
+        "l1": ("l1()",),
+        "cosine": ("cosine()", "cosine(weights={'last': 3.0})", "cosine(drop=('last.bias',))"),
+        "scaled_l2": ("scaled_l2()",),
+        "density": ("density()", "density(assumed=laplace(scale=0.2))"),
+        "through": ("through()", "through(likelihood=cosine())"),
+    },
+    "solver": {
+        "adam": ("adam()", "adam(lr=0.05, steps=10, schedule=warmup(length=5)*cosine_decay(floor=0.1))"),
+        "signed_adam": ("signed_adam()", "signed_adam(sign='soft', langevin=0.01, patience=50, target=1e-06)"),
+        "momentum": ("momentum()", "momentum(beta=0.0, box=False)"),
+        "lbfgs": ("lbfgs()", "lbfgs(steps=20, history=5, wolfe=(0.001, 0.4))"),
+    },
+    "schedule": {
+        "constant": ("constant()",),
+        "step_decay": ("step_decay()", "step_decay(factor=0.5, at=(0.5,))"),
+        "cosine_decay": ("cosine_decay()", "cosine_decay(floor=0.1)"),
+        "exponential": ("exponential(rate=0.9)",),
+        "warmup": ("warmup(length=3)", "warmup(length=3)*exponential(rate=0.9)"),
+        "ramp": ("ramp(start=0.01, length=5)",),
+    },
+    "loss": {
+        "cross_entropy": ("cross_entropy()", "cross_entropy(smoothing=0.1)"),
+        "squared_error": ("squared_error()",),
+    },
+    "ball": {"ball": ("ball()", "ball(points=4, delta=0.5)")},
+    "adversary": {"adversary": ("adversary()", "adversary(likelihood=l1(), restarts=2, labels='joint')")},
+    "attack": {
+        "adaptive": ("adaptive()", "adaptive(steps=10)"),
+        "analytic": ("analytic()", "analytic(how='row')"),
+        "bayes": ("bayes()", "bayes(prior=uniform(), ball=ball(points=2, delta=0.1))"),
+        "dlg": ("dlg()",),
+        "idlg": ("idlg(restarts=1)",),
+        "inverting_gradients": ("inverting_gradients()", "inverting_gradients(steps=10, lr=0.05)"),
+    },
+}
+"""kind → name → expressions. Priors and models keep their tables beside their tests."""
+
+CHAINS: Mapping[str, tuple[str, ...]] = {
+    "clip(norm=1.0) | gaussian(std=0.3)": (),
+    "clip(norm=0.5, per='layer') | laplace(scale=0.2)": (),
+    "random_prune(p=0.4) | gaussian(std=0.3)": ("mask",),
+    "random_prune(p=0.4) | laplace(scale=0.2)": ("mask",),
+    "clip(norm=1.0) | random_prune(p=0.4) | gaussian(std=0.3)": ("mask",),
+    "gaussian(std=0.3) | random_prune(p=0.4)": (),
+    "gaussian(std=0.3) | random_prune(p=0.4) | random_prune(p=0.3)": (),
+    "gaussian(std=0.3) | prune(p=0.6)": ("threshold",),
+    "laplace(scale=0.2) | prune(p=0.6)": ("threshold",),
+    "gaussian(std=0.3) | prune(p=0.6) | random_prune(p=0.4)": ("threshold",),
+    "gaussian(std=0.3) | random_prune(p=0.4) | prune(p=0.6)": ("threshold",),
+    "gaussian(std=0.3) | random_prune(p=0.8) | prune(p=0.3)": ("threshold",),
+    "random_prune(p=0.4) | laplace(scale=0.2) | prune(p=0.6)": ("mask", "threshold"),
+    "clip(norm=1.0) | random_prune(p=0.4) | gaussian(std=0.3) | prune(p=0.6)": ("mask", "threshold"),
+}
+"""Chains of update-stage parts whose density exists, each with the nuisances that it conditions on when granted."""
+
+
+def examples(kind: str) -> list[Any]:
+    """The parts of one kind that the catalogue lists, parsed."""
+    return [parse(text, kind) for texts in EXAMPLES[kind].values() for text in texts]
+
+
+def with_density() -> list[tuple[UpdatePart, tuple[str, ...]]]:
+    """Every listed update-stage part and chain that has a density, without grants and with all of them."""
+    plain = [part for part in examples("mechanism") if has_density(part)]
+    chained = [(parse(text, "mechanism"), grants) for text, grants in CHAINS.items()]
+    both = [(part, grant) for part, grants in chained for grant in dict.fromkeys([(), grants])]
+    return [*((part, ()) for part in plain), *both]
+
+
+def has_density(part: UpdatePart) -> bool:
+    """Whether ``log_density`` answers an adversary to whom nothing is granted."""
+    try:
+        sample = Entries.draw(part, 0.5, entries=4, seed=0)
+        sample.log_density(sample.values)
+    except NoDensityError:
+        return False
+    return True
+
+
+_REGISTERED_BY_IMPORT = (adversary, attacks, client, mechanisms)

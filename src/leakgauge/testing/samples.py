@@ -1,0 +1,141 @@
+"""Samples of what a part lets out, and the density that they should follow.
+
+Two ways to draw: :class:`Releases` calls ``release`` many times on an update of one or two entries, and holds for any
+part; :class:`Entries` calls it once on a wide tensor of equal entries, for parts that act on each entry by itself
+given a statistic of the tensor, such as a threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from leakgauge.mechanisms import UpdatePart
+from leakgauge.tree import Batch, Stack
+from leakgauge.types import Side
+
+NAME = "layer.weight"
+"""The one tensor of the updates that are drawn."""
+CHUNK = 2**20
+"""Entries of one call of ``log_density``: few enough to stay in the cache."""
+
+
+@dataclass(frozen=True)
+class Releases:
+    """What many releases of one small update let out.
+
+    ``values`` is ``[n, d]``, one row per release of ``update`` ``[d]``; ``side`` holds what was granted, the same
+    in every row.
+    """
+
+    part: UpdatePart
+    update: Tensor
+    values: Tensor
+    side: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def granted(
+        cls, part: UpdatePart, update: Tensor, grant: frozenset[str], *, draws: int, seed: int
+    ) -> Iterator[Releases]:
+        """One sample for every value that the granted nuisances took (a mask of two entries takes four)."""
+        generator = torch.Generator().manual_seed(seed)
+        made = [part.release({NAME: update}, None, generator=generator) for _ in range(draws)]
+        values = torch.stack([out.observed[NAME] for out in made])
+        keys = [key for key in made[0].side if _last(key) in grant]
+        named = {key: torch.stack([out.side[key][NAME] for out in made]) for key in keys}
+        rows = torch.cat([values.new_zeros(draws, 1), *(value.flatten(1).to(values) for value in named.values())], 1)
+        found, which = rows.unique(dim=0, return_inverse=True)
+        if len(found) > 64:
+            raise AssertionError(f"{part!r}: {len(found)} different values of {sorted(grant)} in {draws} releases")
+        for i in range(len(found)):
+            at = which == i
+            yield cls(part, update, values[at], {key: value[at][0] for key, value in named.items()})
+
+    def log_density(self, observed: Tensor) -> Tensor:
+        """``log p(observed | update)`` of rows ``[G, d]``."""
+        side: Side = {key: {NAME: value.expand(len(observed), *value.shape)} for key, value in self.side.items()}
+        given = Batch.of({NAME: self.update.expand_as(observed)})
+        return self.part.log_density(Stack({NAME: observed}), given, side=side)
+
+    def breaks(self) -> list[float]:
+        """Where the density may have a kink or a jump."""
+        return [0.0, *self.update.tolist()]
+
+    def __str__(self) -> str:
+        given = "".join(f", {key} = {value.tolist()}" for key, value in self.side.items())
+        return f"{self.part!r} on {self.update.tolist()}{given}"
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What one release of a wide update of equal entries let out.
+
+    ``values`` is ``[n, 1]``, one row per entry (of those whose granted nuisances agree); statistics of the tensor,
+    seen or granted, are in ``side`` as released, nuisances of the entry as one number each.
+    """
+
+    part: UpdatePart
+    level: float
+    width: int
+    values: Tensor
+    side: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def draw(cls, part: UpdatePart, level: float, *, entries: int, seed: int) -> Entries:
+        return next(cls.granted(part, level, frozenset(), entries=entries, seed=seed))
+
+    @classmethod
+    def granted(
+        cls, part: UpdatePart, level: float, grant: frozenset[str], *, entries: int, seed: int
+    ) -> Iterator[Entries]:
+        update = torch.full((entries,), level, dtype=torch.float64)
+        made = part.release({NAME: update}, None, generator=torch.Generator().manual_seed(seed))
+        observed = made.observed[NAME]
+        seen = part.visible(Stack({NAME: observed.unsqueeze(0)}))
+        statistics = {key: tree[NAME].flatten() for key, tree in seen.items() if tree[NAME].numel() == 1}
+        granted = {key: tree[NAME].flatten() for key, tree in made.side.items() if _last(key) in grant}
+        statistics.update({key: value for key, value in granted.items() if value.numel() == 1})
+        masks = {key: value for key, value in granted.items() if value.numel() == entries > 1}
+        rows = torch.stack([observed.new_zeros(entries), *(m.to(observed) for m in masks.values())], 1)
+        found, which = rows.unique(dim=0, return_inverse=True)
+        for i in range(len(found)):
+            at = which == i
+            own = {key: value[at][:1] for key, value in masks.items()}
+            yield cls(part, level, entries, observed[at].unsqueeze(1), {**statistics, **own})
+
+    def log_density(self, observed: Tensor) -> Tensor:
+        """``log p(o_e | update)`` of rows ``[G, 1]``: all entries get the same o, and an equal share of the whole."""
+        width = self.width
+        few = observed[:: max(1, len(observed) // 8)]
+        if torch.allclose(self._share(few, 4), self._share(few, width), rtol=1e-9, atol=1e-9):
+            width = 4  # the density of an entry does not depend on how many there are (clipping's does)
+        return torch.cat([self._share(piece, width) for piece in observed.split(max(1, CHUNK // width))])
+
+    def _share(self, observed: Tensor, width: int) -> Tensor:
+        rows = len(observed)
+        side: Side = {key: {NAME: value.expand(rows, 1)} for key, value in self.side.items()}
+        given = Batch.of({NAME: observed.new_full((rows, width), self.level)})
+        return self.part.log_density(Stack({NAME: observed.expand(rows, width)}), given, side=side) / width
+
+    def breaks(self) -> list[float]:
+        """Where the density may have a kink or a jump."""
+        ends = [float(value) for value in self.side.values() if value.is_floating_point()]
+        return [0.0, self.level, *ends, *(-end for end in ends)]
+
+    def __str__(self) -> str:
+        given = "".join(f", {key} = {float(value):.3g}" for key, value in self.side.items())
+        return f"{self.part!r} on {self.width} entries of {self.level}{given}"
+
+
+def depends_on_statistics(part: UpdatePart) -> bool:
+    """Whether a nuisance of the part is a statistic of the tensor rather than a matter of one entry."""
+    update = torch.linspace(-1, 1, 7, dtype=torch.float64)
+    made = part.release({NAME: update}, None, generator=torch.Generator().manual_seed(0))
+    return any(tree[NAME].numel() != update.numel() for tree in made.side.values())
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2]

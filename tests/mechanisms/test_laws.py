@@ -1,0 +1,84 @@
+"""The laws of every registered update-stage part, fed by the registry through the catalogue."""
+
+from __future__ import annotations
+
+import pytest
+
+from leakgauge.expr import REGISTRY, parse
+from leakgauge.mechanisms import Chain, UpdatePart, parts_of
+from leakgauge.testing import (
+    CHAINS,
+    EXAMPLES,
+    gradient_matches_finite_differences,
+    has_density,
+    neutral_is_identity,
+    probabilities_sum_to_one,
+    release_is_pure,
+    repr_round_trips,
+    sampler_agrees_with_density,
+    with_density,
+)
+
+SINGLE = [text for name in REGISTRY["mechanism"] for text in EXAMPLES["mechanism"].get(name, ())]
+EVERY = [*SINGLE, *CHAINS]
+DENSITIES = [pytest.param(part, grant, id=f"{part!r}{list(grant) or ''}") for part, grant in with_density()]
+# a clipped entry depends on how many there are, so that its density must be asked for all of them at once
+ENTRIES = {True: 4_000, False: 20_000}
+
+
+def test_every_noise_has_a_density_and_nothing_else_alone_has_one() -> None:
+    alone = {text for text in SINGLE if has_density(parse(text))}
+    assert alone == {"gaussian(std=0.3)", "laplace(scale=0.2)"}
+    assert all(has_density(parse(text)) for text in CHAINS)
+
+
+@pytest.mark.parametrize(("part", "grant"), DENSITIES)
+def test_sampler_agrees_with_density(part: UpdatePart, grant: tuple[str, ...]) -> None:
+    clipped = "clip" in repr(part)
+    p = sampler_agrees_with_density(part, grant=grant, draws=600, entries=ENTRIES[clipped])
+    assert 0 < p <= 1
+
+
+@pytest.mark.parametrize(("part", "grant"), DENSITIES)
+def test_probabilities_sum_to_one(part: UpdatePart, grant: tuple[str, ...]) -> None:
+    assert probabilities_sum_to_one(part, grant=grant, entries=500) < 1e-4
+
+
+@pytest.mark.parametrize(("part", "grant"), DENSITIES)
+def test_gradient_matches_finite_differences(part: UpdatePart, grant: tuple[str, ...]) -> None:
+    for seed in range(2):
+        gradient_matches_finite_differences(part, grant=grant, seed=seed)
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_release_is_pure(text: str) -> None:
+    release_is_pure(parse(text))
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_repr_round_trips(text: str) -> None:
+    assert repr(parse(text)) == text
+    repr_round_trips(parse(text))
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY["mechanism"]))
+def test_neutral_is_identity(name: str) -> None:
+    made = REGISTRY["mechanism"][name]
+    assert isinstance(made, type)
+    assert issubclass(made, UpdatePart)
+    assert neutral_is_identity(made)
+
+
+@pytest.mark.parametrize("text", [text for text in SINGLE if not has_density(parse(text))])
+def test_a_neutral_part_before_or_after_the_noise_changes_no_density(text: str) -> None:
+    neutral, noise = parse(text).neutral(), parse("gaussian(std=0.3)")
+    for part in (Chain((neutral, noise)), Chain((noise, neutral))):
+        sampler_agrees_with_density(part, draws=300, entries=5_000)
+        probabilities_sum_to_one(part, entries=500)
+
+
+def test_a_chain_of_chains_is_flat() -> None:
+    a, b, c = (parse(text) for text in ("clip(norm=1.0)", "gaussian(std=0.1)", "random_prune(p=0.5)"))
+    assert (a | b) | c == a | (b | c) == Chain((a, b, c))
+    assert parts_of(a | b | c) == (a, b, c)
+    assert parts_of(a) == (a,)

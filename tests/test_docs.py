@@ -1,0 +1,92 @@
+"""The docs: every Python snippet runs and prints what the page says; commands and links exist; the reference is new.
+
+The ``python`` blocks of a page run in order, in one namespace and an empty folder. A ``text`` block right after one is
+its output, ``...`` standing for anything. A block that begins with a comment like ``# my_clinic.py`` is saved under
+that name. Blocks of prompts (``>>>``) are doctests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib.util
+import io
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from leakgauge import expr
+from leakgauge.cli import app
+from leakgauge.cli.listing import parts
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+SNIPPET = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n*```text\n(?P<output>.*?)^```\n)?", re.DOTALL | re.MULTILINE)
+SHELL = re.compile(r"^```sh\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(r"^leakgauge (.*)$", re.MULTILINE)
+LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
+FILE = re.compile(r"# (\w+\.py)\n")
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder to run a page in, whose modules and registered parts leave with it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    parts()  # every room registers its parts now, not halfway
+    before = {kind: dict(made) for kind, made in expr.REGISTRY.items()}
+    yield tmp_path
+    expr.REGISTRY.clear()
+    expr.REGISTRY.update(before)
+    for file in tmp_path.glob("*.py"):
+        sys.modules.pop(file.stem, None)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if SNIPPET.search(p.read_text())], ids=lambda p: p.stem)
+def test_snippets_run_and_print_what_the_page_says(page: Path, workshop: Path) -> None:
+    space: dict[str, object] = {"__name__": page.stem}
+    text = page.read_text(encoding="utf-8")
+    for snippet in SNIPPET.finditer(text):
+        code, line = snippet["code"], text[: snippet.start()].count("\n") + 2
+        if named := FILE.match(code):
+            (workshop / named[1]).write_text(code)
+        elif code.startswith(">>>"):
+            case = doctest.DocTestParser().get_doctest(code, space, page.name, str(page), line)
+            found = io.StringIO()
+            runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+            assert not runner.run(case, out=found.write, clear_globs=False).failed, found.getvalue()
+            space.update(case.globs)
+        else:
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile("\n" * (line - 1) + code, str(page), "exec"), space)
+            if snippet["output"] is not None:
+                same = doctest.OutputChecker().check_output(snippet["output"], printed.getvalue(), doctest.ELLIPSIS)
+                assert same, f"{page.name}:{line} printed\n{printed.getvalue()}"
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.stem)
+def test_commands_and_links_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for command in COMMAND.findall("".join(SHELL.findall(text))):
+        words = [word for word in shlex.split(command.partition("#")[0]) if re.fullmatch("[a-z-]+", word)]
+        # a group has commands, a command has arguments: ask the longest path that is one for its help
+        path = words[: 2 if words[0] in ("data", "bound") else 1]
+        assert CliRunner().invoke(app, [*path, "--help"]).exit_code == 0, command
+    for link in LINK.findall(text):
+        assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_reference_is_current() -> None:
+    path = ROOT / "docs" / "make_reference.py"
+    spec = importlib.util.spec_from_file_location("make_reference", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PAGE.read_text(encoding="utf-8") == module.page(), "run python docs/make_reference.py"
