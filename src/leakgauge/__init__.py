@@ -41,13 +41,13 @@ _HOMES = {
 }
 
 
-def parse(text: str, kind: str | None = None) -> Any:
+def parse(text: str, kind: str | None = None, *, where: str = "expression") -> Any:
     """The part that an expression names: ``parse("clip(norm=1.0) | gaussian(std=0.1)")``."""
     from leakgauge import expr
 
     for room in _ROOMS:
         importlib.import_module(f"leakgauge.{room}")  # importing a room registers its parts
-    return expr.parse(text, kind)
+    return expr.parse(text, kind, where=where)
 
 
 def __getattr__(name: str) -> Any:

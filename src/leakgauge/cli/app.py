@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from leakgauge.cli import bound, data, listing
+from leakgauge.cli import audit, bound, compare, data, doctor, inspect, listing, preflight, report
 from leakgauge.errors import LeakgaugeError
 
 INTERRUPTED = 130
@@ -61,6 +61,9 @@ def program(
 
     \b
     Examples:
+      leakgauge init                    write a commented starter spec
+      leakgauge check leakgauge.toml    all its problems, or its plan
+      leakgauge audit leakgauge.toml    attack your own set-up; writes an HTML report
       leakgauge list                    every part: defenses, attacks, priors, models
       leakgauge list model              the parts of one kind
       leakgauge data list               the data sets, and which are on this machine
@@ -70,6 +73,14 @@ def program(
     """
 
 
+app.command("init")(audit.init)
+app.command("check")(audit.check)
+app.command("audit")(audit.audit)
+app.command("doctor")(doctor.doctor)
+app.command("preflight")(preflight.preflight)
+app.command("inspect")(inspect.inspect)
+app.command("report")(report.report)
+app.command("compare")(compare.compare)
 app.command("list")(listing.show)
 app.add_typer(data.app, name="data")
 app.add_typer(bound.app, name="bound")

@@ -1,0 +1,258 @@
+"""The spec of an audit: one validated model, from TOML or from Python.
+
+Every problem is found before anything runs, and all of them are listed at once: file, key, what, remedy. Nothing here
+imports the user's code: a ``package.module:name`` is checked for its form only.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from leakgauge.errors import LeakgaugeError, nearest
+
+MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a spec: where it stands, what it is, how to mend it."""
+
+    file: str
+    key: str
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.key}: {self.what}; {self.remedy}"
+
+
+class SpecError(LeakgaugeError):
+    """A spec that cannot be run, with all its problems."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Normalise(_Section):
+    """Mean and standard deviation per channel, applied inside the model."""
+
+    mean: list[float]
+    std: list[Annotated[float, Field(gt=0)]]
+
+
+class Replay(_Section):
+    """What the user's real client did: weights before and after, and the batch it used."""
+
+    before: str
+    after: str
+    batch: str
+
+
+class RecipeSpec(_Section):
+    """How a client trains (see :class:`leakgauge.Recipe`)."""
+
+    batch: Annotated[int, Field(ge=1)] = 1
+    local_steps: Annotated[int, Field(ge=1)] = 1
+    learning_rate: Annotated[float, Field(gt=0)] = 0.1
+    mode: Literal["train", "eval"] = "eval"
+    reduction: Literal["mean", "sum"] = "mean"
+    shares: Literal["gradient", "change"] | None = None
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    minibatch: Annotated[int, Field(ge=1)] | None = None
+
+
+class TaskSpec(_Section):
+    """The user's client: model, weights, loss, data, recipe."""
+
+    model: str
+    weights: str | None = None
+    loss: str = "cross_entropy"
+    data: str = "fashion_mnist_sample"
+    normalise: Normalise | None = None
+    records: Annotated[int, Field(ge=1)] = 20
+    recipe: RecipeSpec = RecipeSpec()
+    replay: Replay | None = None
+
+
+class Checkpoints(_Section):
+    """Steps of training at which the client is audited; 0 is the model as given."""
+
+    train_steps: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0]
+
+
+class ThreatSpec(_Section):
+    """What the adversary knows: how labels are known, and which nuisances are granted."""
+
+    labels: Literal["known", "inferred", "joint"] = "known"
+    grants: list[str] = []
+    learning_rate: Literal["known", "unknown"] = "known"
+
+
+class Recognisable(_Section):
+    """The leak threshold: a reconstruction at least this good counts as recognisable."""
+
+    ssim: Annotated[float, Field(gt=0, le=1)] | None = None
+    psnr: Annotated[float, Field(gt=0)] | None = None
+
+
+class VerdictSpec(_Section):
+    """How verdicts are reached."""
+
+    recognisable: Recognisable = Recognisable(ssim=0.5)
+    exact: Annotated[float, Field(gt=0)] = 60.0
+    significance: Annotated[float, Field(gt=0, lt=1)] = 0.05
+
+
+class Spec(_Section):
+    """A whole audit."""
+
+    task: TaskSpec
+    checkpoints: Checkpoints = Checkpoints()
+    defenses: dict[str, str] = {"none": "identity()"}
+    adversaries: dict[str, str] = {"generic": "inverting_gradients()", "adaptive": "adaptive()"}
+    threat: ThreatSpec = ThreatSpec()
+    verdict: VerdictSpec = VerdictSpec()
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+
+
+def load(path: Path) -> Spec:
+    """Read a spec; a :class:`SpecError` holds every problem of its form."""
+    return of(_table(path), str(path))
+
+
+def _table(path: Path) -> dict[str, Any]:
+    def fail(key: str, what: str, remedy: str) -> SpecError:
+        return SpecError([Problem(str(path), key, what, remedy)])
+
+    try:
+        if path.exists() and not path.is_file():  # reading a device may never end
+            raise fail("file", "is no regular file", "give a TOML file")
+        if path.stat().st_size > MOST_BYTES:
+            raise fail("file", f"has more than {MOST_BYTES} bytes", "a spec is a page of text; give that file")
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise fail("file", "there is no such file", "write one with `leakgauge init`") from None
+    except UnicodeDecodeError as fault:
+        raise fail("file", f"is not UTF-8 text (byte {fault.start})", "save it as UTF-8 text") from None
+    except OSError as fault:
+        raise fail("file", f"cannot be read ({fault.strerror})", "check the path") from None
+    except RecursionError:
+        raise fail("syntax", "is nested too deeply", "mend the TOML; see `leakgauge init`") from None
+    except ValueError as fault:  # a TOMLDecodeError, a number of too many digits, a path with a NUL
+        raise fail("syntax", shown(str(fault), 160), "mend the TOML; see `leakgauge init`") from None
+
+
+def of(raw: dict[str, Any], file: str = "spec") -> Spec:
+    """A spec from plain Python values."""
+    try:
+        return Spec.model_validate(raw)
+    except ValidationError as fault:
+        raise SpecError(_problem(file, error) for error in fault.errors()) from None
+
+
+def problems(spec: Spec, file: str | Path) -> list[Problem]:
+    """Everything else that is wrong with a well-formed spec, all at once; imports none of the user's code.
+
+    Expressions, names, files and numbers that cannot work together. ``file`` is named in the problems, and relative
+    paths start at its folder.
+    """
+    from leakgauge.audit.checks import Checks  # the registries need torch; a spec does not
+
+    return Checks(spec, Path(file)).problems()
+
+
+def shown(value: Any, most: int = 60) -> str:
+    """A value on one line of an error message."""
+    text = " ".join((value if isinstance(value, str) else repr(value)).split())
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+_WORDS = {
+    "string_type": "must be text in quotes",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list, [ … ]",
+    "dict_type": "must be a table of names and texts",
+    "model_type": "must be a table of its own",
+    "finite_number": "must be a finite number",
+    "too_short": "must not be empty",
+}
+_BOUNDS = {
+    "greater_than": ("gt", "must be above"),
+    "greater_than_equal": ("ge", "must be at least"),
+    "less_than": ("lt", "must be below"),
+    "less_than_equal": ("le", "must be at most"),
+}
+
+
+def _problem(file: str, error: Any) -> Problem:
+    where, kind, context = error["loc"], error["type"], error.get("ctx", {})
+    key, name = ".".join(map(str, where)), str(where[-1]) if where else "spec"
+    if kind == "extra_forbidden":
+        return Problem(file, key, "there is no such key", nearest(name, _keys(where[:-1])))
+    if kind == "missing":
+        return Problem(file, key, "is missing", f"add {name} = …; see `leakgauge init`")
+    got = f", got {shown(repr(error['input']))}"
+    if kind == "literal_error":
+        allowed = [str(a) for a in _allowed(where)]
+        remedy = nearest(error["input"], allowed) if isinstance(error["input"], str) else f"one of {', '.join(allowed)}"
+        return Problem(file, key, f"must be one of {context['expected']}{got}", remedy)
+    if kind in _BOUNDS:
+        bound, words = _BOUNDS[kind]
+        return Problem(
+            file, key, f"{words} {context[bound]}{got}", f"give a number that is {words[8:]} {context[bound]}"
+        )
+    said = _WORDS.get(kind, str(error["msg"]).lower())
+    return Problem(file, key, said + got, f"write {_EXAMPLES.get(kind, f'another {name}')}; see `leakgauge init`")
+
+
+_EXAMPLES = {
+    "string_type": 'it like "this"',
+    "int_type": "it like 3",
+    "int_from_float": "it like 3",
+    "float_type": "it like 0.1",
+    "bool_type": "true or false",
+    "list_type": "it like [0, 100]",
+    "dict_type": 'it like name = "identity()"',
+    "model_type": "a section [name] with keys below it",
+    "finite_number": "it like 0.1",
+    "too_short": "at least one",
+}
+
+
+def _annotation(where: tuple[Any, ...]) -> Any:
+    """What stands at a place of the spec: an annotation, or the whole spec."""
+    here: Any = Spec
+    for step in where:
+        section = next((a for a in _inner(here) if isinstance(a, type) and issubclass(a, BaseModel)), None)
+        if section is None or step not in section.model_fields:
+            return None
+        here = section.model_fields[step].annotation
+    return here
+
+
+def _inner(annotation: Any) -> list[Any]:
+    return [annotation, *(a for arg in getattr(annotation, "__args__", ()) for a in _inner(arg))]
+
+
+def _allowed(where: tuple[Any, ...]) -> list[Any]:
+    return [a for a in _inner(_annotation(where)) if isinstance(a, str)]
+
+
+def _keys(where: tuple[Any, ...]) -> list[str]:
+    sections = [a for a in _inner(_annotation(where)) if isinstance(a, type) and issubclass(a, BaseModel)]
+    return list(sections[0].model_fields) if sections else []

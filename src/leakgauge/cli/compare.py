@@ -1,0 +1,43 @@
+"""``leakgauge compare``: what changed between two runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from leakgauge.cli.tables import table
+
+
+def compare(
+    before: Annotated[Path, typer.Argument(help="The folder of an audit.")],
+    after: Annotated[Path, typer.Argument(help="The folder of a later audit.")],
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,
+) -> None:
+    """What changed between two runs: verdicts, scores with intervals, settings.
+
+    \b
+    Examples:
+      leakgauge compare run1 run2
+      leakgauge compare run1 run2 --markdown > change.md
+
+    Needs the run folders only; none of your code is imported.
+    """
+    from leakgauge.report import compare as between
+    from leakgauge.report import read
+
+    found = between(read(before), read(after))
+    if markdown:
+        typer.echo(found.markdown(), nl=False)
+        return
+    for title, (heads, rows) in found.tables().items():
+        typer.echo(f"{title}:" if rows else f"{title}: no difference")
+        if rows:
+            table(heads, [[shown(cell) for cell in row] for row in rows])
+    typer.echo(f"Note: {found.note}.")
+
+
+def shown(text: str) -> str:
+    """Text that cannot steer a terminal: a run folder may come from somebody else."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)

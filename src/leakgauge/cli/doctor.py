@@ -1,0 +1,59 @@
+"""``leakgauge doctor``: does our client do what yours did?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from leakgauge.cli.own_code import announce
+
+INVALID = 4
+
+
+def doctor(
+    spec: Annotated[Path, typer.Argument(help="A spec with [task.replay]: before, after, batch.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,
+) -> None:
+    """Compare one real update of yours with our client, and say which settings replay it.
+
+    \b
+    Examples:
+      leakgauge doctor spec.toml
+      leakgauge doctor spec.toml --json
+
+    An attack on a client that is set up otherwise than yours proves nothing. So save the weights before and after one
+    real update, and the batch it used, and name them in the spec:
+
+    \b
+      [task.replay]
+      before = "r12.safetensors"            .safetensors, .npz or .pt
+      after = "r12-client3.safetensors"
+      batch = "known-batch.npz"             inputs and labels, in the order of their use
+
+    Where the settings of the spec do not replay it, the doctor searches: train or eval mode, reduction, label
+    smoothing, gradient or weights, sign, learning rate, momentum, weight decay, local steps, minibatches and their
+    order, normalisation, exchanged names. What this evidence cannot tell apart it says.
+
+    Imports your code where the spec names it (package.module:name). Exit code 0 if the settings replay, 4 if not.
+    """
+    from leakgauge.audit.doctor import examine
+    from leakgauge.audit.spec import SpecError, load, problems
+
+    read = load(spec)
+    found = problems(read, spec)
+    if found:
+        raise SpecError(found)
+    announce(read.task.model, read.task.loss, read.task.data)
+    diagnosis = examine(read, spec.parent)
+    if as_json:
+        typer.echo(json.dumps(asdict(diagnosis)))
+    else:
+        typer.echo(diagnosis.status)
+        for sentence in diagnosis.sentences:
+            typer.echo(f"  {sentence}")
+    if diagnosis.status != "replays":
+        raise typer.Exit(INVALID)

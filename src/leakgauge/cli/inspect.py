@@ -1,0 +1,183 @@
+"""``leakgauge inspect``: attack updates that nobody here produced."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from leakgauge.cli.own_code import announce
+from leakgauge.cli.tables import table
+from leakgauge.errors import DataError, DomainError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from leakgauge.audit.captures import Capture
+    from leakgauge.audit.inspect import Finding
+    from leakgauge.files import State
+    from leakgauge.types import Domain, Records
+
+# Optional: typer reads the union | only from 0.12.4 on
+File = Optional[Path]  # noqa: UP045
+Text = Optional[str]  # noqa: UP045
+
+
+def inspect(
+    model: Annotated[str, typer.Option(help="The model: a name (bayes_cnn) or package.module:build.")],
+    before: Annotated[File, typer.Option(help="The weights that the client began with.")] = None,
+    after: Annotated[File, typer.Option(help="The weights that it sent back.")] = None,
+    gradient: Annotated[File, typer.Option(help="Or the gradient or change that it sent (see kind below).")] = None,
+    folder: Annotated[File, typer.Option(help="Or a folder of rounds and clients.")] = None,
+    shape: Annotated[Text, typer.Option(help="The shape of a record: 1,28,28; else that of --known.")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Examples behind each update: known or assumed.")] = 1,
+    labels: Annotated[Text, typer.Option(help="Labels of the batch, 3,7; else they are read off the update.")] = None,
+    known: Annotated[File, typer.Option(help="Records that may be in it (.npz): then it scores.")] = None,
+    mean: Annotated[Text, typer.Option(help="Means that your client normalises with: 0.286.")] = None,
+    std: Annotated[Text, typer.Option(help="Deviations that your client normalises with: 0.353.")] = None,
+    mode: Annotated[str, typer.Option(help="train or eval: the mode of the model at the client.")] = "eval",
+    draws: Annotated[int, typer.Option(min=1, help="Draws of noise to compare with.")] = 2,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of starts and noise.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for pictures and numbers (private files).")] = Path("inspection"),
+) -> None:
+    """Attack a captured update: what can be read out of these files?
+
+    \b
+    Examples:
+      leakgauge inspect --before a.safetensors --after b.safetensors --model my.module:build --shape 1,28,28
+      leakgauge inspect --before a.pt --gradient g.safetensors --model bayes_cnn --known mine.npz
+      leakgauge inspect --folder rounds/ --model my.module:build --shape 3,32,32 --batch 4
+
+    The learning rate need not be known: only the direction of the update is used. Labels are read off the last layer.
+    With --known records the reconstructions are scored; without, you see how much of the update they explain, beside
+    the same attack on noise. A file's metadata may say kind = gradient | change | state, round and client; in a folder,
+    names like r12.safetensors and r12-client3.safetensors say it too.
+
+    Imports your code if --model names it (package.module:name). Pictures and numbers are written with mode 0600.
+    """
+    from leakgauge import models
+    from leakgauge.audit.inspect import inspect as run
+    from leakgauge.files import read_state
+
+    if mode not in ("train", "eval"):
+        raise DomainError(f"mode is {mode!r}", where="--mode", remedy="say train or eval")
+    start = read_state(before) if before is not None else None
+    records, domain = _domain(shape, known, start or _any(folder))
+    announce(model)
+    built = models.build(model, domain)
+    captures = _captures(built, start, after, gradient, folder)
+    if mean is not None or std is not None:
+        built = models.normalised(built, _numbers(mean, "--mean"), _numbers(std, "--std"))
+    given = _labels(labels, batch)
+    found = run(built, domain, captures, batch=batch, labels=given, known=records, mode=mode, draws=draws, seed=seed)
+    _show(found)
+    _write(found, out, records)
+
+
+def _any(folder: Path | None) -> State | None:
+    from leakgauge.files import ENDINGS, read_state
+
+    paths = sorted(p for p in folder.rglob("*") if p.suffix in ENDINGS and p.is_file()) if folder else []
+    return read_state(paths[0]) if paths else None
+
+
+def _domain(shape: str | None, known: Path | None, weights: State | None) -> tuple[Records | None, Domain]:
+    """The domain from the known records or the shape; classes are the rows of the last linear layer."""
+    from leakgauge.data import read_npz
+    from leakgauge.types import Domain
+
+    if weights is None:
+        raise DataError("there is nothing to inspect", where="inspect", remedy="give --before, or --folder with files")
+    rows = [value.shape[0] for value in weights.tensors.values() if value.dim() == 2]
+    if not rows:
+        raise DataError("has no linear layer", where=str(weights.path), remedy="give the weights of a classifier")
+    if known is not None:
+        arrays = read_npz(known).train
+        domain = Domain("image", tuple(arrays.inputs.shape[1:]), rows[-1])
+        return arrays.records(domain), domain
+    if shape is None:
+        raise DataError("the shape of a record is missing", where="inspect", remedy="give --shape 1,28,28 or --known")
+    sizes = tuple(int(n) if n.is_integer() else 0 for n in _numbers(shape, "--shape"))
+    if not sizes or min(sizes) < 1 or max(sizes) > 1 << 16:
+        raise DomainError(f"the shape is {shape!r}", where="--shape", remedy="write 1,28,28")
+    return None, Domain("image" if len(sizes) == 3 else "table", sizes, rows[-1])
+
+
+def _numbers(text: str | None, where: str) -> list[float]:
+    try:
+        return [float(part) for part in (text or "").split(",")]
+    except ValueError:
+        raise DomainError(f"{text!r} is no list of numbers", where=where, remedy="write 0.1,0.2,0.3") from None
+
+
+def _labels(text: str | None, batch: int) -> Tensor | None:
+    import torch
+
+    if text is None:
+        return None
+    found = [int(n) for n in _numbers(text, "--labels")]
+    if len(found) != batch:
+        raise DomainError(
+            f"{len(found)} labels for a batch of {batch}", where="--labels", remedy="give one per example"
+        )
+    return torch.tensor(found)
+
+
+def _captures(
+    model: nn.Module, before: State | None, after: Path | None, gradient: Path | None, folder: Path | None
+) -> list[Capture]:
+    from leakgauge.audit.captures import captured, folder_of
+    from leakgauge.files import read_state
+
+    if sum(given is not None for given in (after, gradient, folder)) != 1:
+        raise DataError("the update is not given once", where="inspect", remedy="give --after, --gradient or --folder")
+    if folder is not None:
+        return folder_of(folder, model, before)
+    if before is None:
+        raise DataError("the weights before are missing", where="inspect", remedy="give --before")
+    if after is not None:
+        return [captured(before, read_state(after), model)]
+    assert gradient is not None
+    sent = read_state(gradient)
+    return [captured(before, sent, model, kind=sent.kind or "gradient")]
+
+
+def _show(found: list[Finding]) -> None:
+    heads = ("update", "labels", "explained", "of noise", "best PSNR", "of noise")
+    table(
+        heads,
+        [
+            (
+                f.name,
+                ", ".join(map(str, f.labels.tolist())),
+                f"{f.explained:.1%}",
+                f"{f.null_explained:.1%}",
+                f"{max(f.psnr):.1f} dB" if f.psnr else "",
+                f"{max(f.null_psnr):.1f} dB" if f.null_psnr else "",
+            )
+            for f in found
+        ],
+    )
+    for f in found:
+        typer.echo(f"{f.name}: {f.sentence}")
+        for note in f.notes:
+            typer.echo(f"  note: {note}")
+
+
+def _write(found: list[Finding], out: Path, known: Records | None) -> None:
+    import torch
+    from safetensors.torch import save
+
+    from leakgauge.audit.inspect import picture
+    from leakgauge.audit.store import write
+
+    images = torch.stack([f.inputs for f in found]).contiguous()
+    write(out / "reconstructions.safetensors", save({"inputs": images}))
+    write(out / "inspect.json", json.dumps([f.as_json() for f in found], indent=1).encode())
+    if found[0].inputs.dim() == 4 and found[0].inputs.shape[1] in (1, 3):
+        picture(found, out / "inspect.png", known)
+        typer.echo(f"reconstruction | noise{' | known' if known else ''}: {out / 'inspect.png'}")
+    else:
+        typer.echo(f"reconstructions: {out / 'reconstructions.safetensors'}")

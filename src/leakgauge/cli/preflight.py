@@ -1,0 +1,46 @@
+"""``leakgauge preflight``: what leaks by structure, before any attack."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from leakgauge.cli.own_code import announce
+
+
+def preflight(
+    spec: Annotated[Path, typer.Argument(help="The spec of an audit; model, data and recipe are used.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,
+) -> None:
+    """What the structure of your client gives away, in under a second and without an attack.
+
+    \b
+    Examples:
+      leakgauge preflight spec.toml
+      leakgauge preflight spec.toml --json
+
+    A first linear layer with a bias (exact with a batch of 1), a batch smaller than a linear layer, labels that the
+    last layer reveals, shared batch-norm statistics, more equations than unknowns. No finding is no proof of safety.
+
+    Imports your code where the spec names it (package.module:name).
+    """
+    from leakgauge.audit.preflight import preflight as run
+    from leakgauge.audit.prepare import prepare
+    from leakgauge.audit.spec import SpecError, load, problems
+
+    read = load(spec)
+    found = problems(read, spec)
+    if found:
+        raise SpecError(found)
+    announce(read.task.model, read.task.loss, read.task.data)
+    leaks = run(prepare(read, spec.parent).task)
+    if as_json:
+        typer.echo(json.dumps([leak.as_json() for leak in leaks]))
+        return
+    for leak in leaks:
+        typer.echo(f"{leak.severity:>6}  {leak.name}: {leak.sentence}")
+    if not leaks:
+        typer.echo("nothing leaks by structure alone; an attack may still succeed")

@@ -1,0 +1,39 @@
+"""``leakgauge report``: rebuild the reports of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from leakgauge.cli.audit import Gate
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished audit.")],
+    redact: Annotated[bool, typer.Option("--redact", help="Leave out labels and every picture.")] = False,
+    formats: Annotated[str, typer.Option("--format", help="Any of html, md, junit, with commas.")] = "html,md,junit",
+    fail_on: Annotated[
+        Gate, typer.Option("--fail-on", help="From which verdict on a JUnit test case fails.")
+    ] = Gate.recognisable,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045 - typer reads the union | only from 0.12.4 on
+        typer.Option("--out", help="Write here instead of into the run folder."),
+    ] = None,
+) -> None:
+    """Rebuild the reports of a run: report.html, report.md and junit.xml, readable by you only.
+
+    \b
+    Examples:
+      leakgauge report run1
+      leakgauge report run1 --redact --out to-share
+      leakgauge report run1 --format junit --fail-on detectable
+
+    Needs the run folder only; none of your code is imported. The same as JSON is result.json.
+    """
+    from leakgauge.report import report as write
+
+    names = [name.strip() for name in formats.split(",") if name.strip()]
+    for path in write(run, formats=names, redact=redact, fail_on=fail_on.value, out=out):
+        typer.echo(path)

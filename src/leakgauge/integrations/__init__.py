@@ -1,0 +1,1 @@
+"""Where leakgauge meets other tools; one file each."""

@@ -1,0 +1,162 @@
+"""What changed between two runs: verdicts, scores with intervals, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from leakgauge.report import formats
+from leakgauge.report.markdown import code, grid, plain
+from leakgauge.report.reading import Run
+from leakgauge.report.schema import Defense, Word
+from leakgauge.report.words import INCONCLUSIVE, LADDER
+
+Scores = npt.NDArray[np.float64]
+Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
+VERDICTS = ("defense", "step", "before", "after", "what changed")
+SCORES = ("defense", "step", "gain before", "gain after", "change of the mean score")
+SETTINGS = ("setting", "before", "after")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One defense at one checkpoint in both runs; a side that lacks it is None."""
+
+    name: str
+    step: int
+    before: Defense | None
+    after: Defense | None
+    shift: tuple[float, float, float] | None
+    """Mean, low and high of the change of the mean score (95 % bootstrap)."""
+
+    @property
+    def sentence(self) -> str:
+        """What the change of the verdict means; a step to or from an inconclusive word is neither better nor worse."""
+        if self.before is None or self.after is None:
+            return "only in the second run" if self.before is None else "only in the first run"
+        old, new = self.before.attack.verdict, self.after.attack.verdict
+        if old == new:
+            return "same"
+        return _direction(old, new)
+
+
+def _direction(old: Word, new: Word) -> str:
+    if new in INCONCLUSIVE:
+        return "cannot be judged any more"
+    if old in INCONCLUSIVE:
+        return "could not be judged before"
+    return "worse verdict" if LADDER.index(new) > LADDER.index(old) else "milder verdict"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs side by side. ``paired`` says that both report the same records, by hash."""
+
+    metrics: tuple[str, str]
+    paired: bool
+    changes: tuple[Change, ...]
+    settings: tuple[tuple[str, str, str], ...]
+
+    @property
+    def note(self) -> str:
+        """How far the numbers can be compared."""
+        if len(set(self.metrics)) > 1:
+            return (
+                f"the runs score by different metrics ({self.metrics[0]}, {self.metrics[1]}): scores are not compared"
+            )
+        same = "the same records in both runs: changes are paired"
+        return same if self.paired else "other records, or unknown which: changes are not paired, and less certain"
+
+    def tables(self) -> dict[str, Table]:
+        """Title → heads and rows."""
+        return {
+            "Verdicts": (VERDICTS, [_verdict_row(c) for c in self.changes]),
+            "Scores": (SCORES, [self._score_row(c) for c in self.changes]),
+            "Settings": (SETTINGS, list(self.settings)),
+        }
+
+    def markdown(self) -> str:
+        """The same as Markdown."""
+        lines = ["# What changed", "", plain(self.note[0].upper() + self.note[1:] + ".")]
+        for title, (heads, rows) in self.tables().items():
+            lines += ["", f"## {title}", ""]
+            dress = code if title == "Settings" else plain
+            lines += grid(heads, [[dress(cell) for cell in row] for row in rows]) if rows else ["No difference."]
+        return "\n".join(lines) + "\n"
+
+    def _score_row(self, change: Change) -> tuple[str, ...]:
+        before, after = (
+            formats.gain(side.attack.excess if side else None, metric)
+            for side, metric in zip((change.before, change.after), self.metrics, strict=True)
+        )
+        if change.shift is None:
+            return change.name, str(change.step), before, after, "–"
+        if not any(change.shift):
+            return change.name, str(change.step), before, after, "unchanged"
+        mean, low, high = (formats.signed(v, self.metrics[0]) for v in change.shift)
+        clear = "" if change.shift[1] > 0 or change.shift[2] < 0 else ", may be chance"
+        return change.name, str(change.step), before, after, f"{mean} [{low}, {high}]{clear}"
+
+
+def _verdict_row(change: Change) -> tuple[str, ...]:
+    words = (side.attack.verdict if side else "–" for side in (change.before, change.after))
+    return (change.name, str(change.step), *words, change.sentence)
+
+
+def compare(before: Run, after: Run) -> Comparison:
+    """What changed from one run to another, defense by defense (matched by name) and checkpoint by checkpoint."""
+    hashes = before.manifest().get("reported"), after.manifest().get("reported")
+    paired = hashes[0] is not None and hashes[0] == hashes[1]
+    metrics = before.result.metric, after.result.metric
+    old, new = _by_key(before), _by_key(after)
+    changes = [
+        Change(name, step, a, b, _shift(a, b, paired) if a and b and metrics[0] == metrics[1] else None)
+        for (name, step), a, b in ((key, old.get(key), new.get(key)) for key in dict.fromkeys([*old, *new]))
+    ]
+    return Comparison(metrics, paired, tuple(changes), tuple(_settings(before, after)))
+
+
+def _by_key(run: Run) -> dict[tuple[str, int], Defense]:
+    return {(d.name, c.step): d for c in run.result.checkpoints for d in c.defenses}
+
+
+def _shift(before: Defense, after: Defense, paired: bool) -> tuple[float, float, float] | None:
+    """The change of the mean score, with a percentile bootstrap over records."""
+    a, b = ({r.record: r.score for r in d.records} for d in (before, after))
+    if not a or not b:
+        return None
+    generator = np.random.Generator(np.random.PCG64(0))
+    if paired and a.keys() == b.keys():
+        means = _means(np.array([b[k] - a[k] for k in a]), generator)
+    else:
+        means = _means(np.array(list(b.values())), generator) - _means(np.array(list(a.values())), generator)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(np.mean(list(b.values())) - np.mean(list(a.values()))), float(low), float(high)
+
+
+def _means(values: Scores, generator: np.random.Generator, resamples: int = 10_000) -> Scores:
+    return np.asarray(values[generator.integers(0, len(values), (resamples, len(values)))].mean(1), dtype=np.float64)
+
+
+def _settings(before: Run, after: Run) -> list[tuple[str, str, str]]:
+    old, new = (
+        {**_flat(r.result.spec), **_flat(r.result.environment, "environment."), **_flat(r.manifest(), "manifest.")}
+        for r in (before, after)
+    )
+    keys = dict.fromkeys([*old, *new])
+    return [(k, old.get(k, "–"), new.get(k, "–")) for k in keys if old.get(k) != new.get(k)]
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """``{"task": {"records": 6}}`` → ``{"task.records": "6"}``."""
+    flat: dict[str, str] = {}
+    for key, inner in value.items():
+        if isinstance(inner, Mapping):
+            flat |= _flat(inner, f"{prefix}{key}.")
+        elif inner is not None:
+            flat[f"{prefix}{key}"] = str(inner)
+    return flat

@@ -1,0 +1,58 @@
+"""Numbers as people read them; the same in every format of the report."""
+
+from __future__ import annotations
+
+from leakgauge.report.schema import Bound, Defense, Excess, Rate
+
+NO_BOUND = "no proven bound"
+CAP = 999.0
+"""``result.json`` writes the PSNR of an identical picture as this."""
+
+
+def score(value: float | None, metric: str) -> str:
+    """Two digits of SSIM, one of PSNR."""
+    if value is None:
+        return "–"
+    if metric == "psnr":
+        return "identical" if value >= CAP else f"{value:.1f} dB"
+    return f"{value:.2f}".replace("-0.00", "0.00").replace("-", "−")
+
+
+def signed(value: float, metric: str) -> str:
+    """A difference, with its sign; of decibels the unit is left out."""
+    digits = 1 if metric == "psnr" else 2
+    text = f"{value:+.{digits}f}"
+    return text.replace("-", "−") if float(text) else f"{0:.{digits}f}"
+
+
+def gain(excess: Excess | None, metric: str) -> str:
+    """``+0.71 [+0.60, +0.81]``."""
+    if excess is None:
+        return "–"
+    low, mean, high = (signed(v, metric) for v in (excess.low, excess.mean, excess.high))
+    return f"{mean} [{low}, {high}]"
+
+
+def p_value(p: float | None) -> str:
+    if p is None:
+        return "–"
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+
+def share(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.0f} %"
+
+
+def rate(value: Rate | None) -> str:
+    return "–" if value is None else share(value.rate)
+
+
+def bound(value: Bound | None) -> str:
+    return NO_BOUND if value is None else f"at most {100 * value.ceiling:.3g} %"
+
+
+def above(defense: Defense, threshold: float | None) -> str:
+    """``6 of 6``: records at or above the leak threshold."""
+    if threshold is None or not defense.records:
+        return "–"
+    return f"{sum(r.score >= threshold for r in defense.records)} of {len(defense.records)}"

@@ -1,0 +1,126 @@
+"""The report as Markdown: for a pull request, a ticket, a mail. No pictures, hence nothing private but scores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from leakgauge.report import formats, story
+from leakgauge.report.reading import Run
+from leakgauge.report.reproduce import COMMAND, facts, spec_text
+from leakgauge.report.words import MEANINGS, METRICS
+
+_SPECIAL = re.compile(r"([\\`*_\[\]{}#|~!])")
+
+
+def plain(text: str) -> str:
+    """Text that Markdown shows as it is: one line, no markup, no HTML."""
+    return _SPECIAL.sub(r"\\\1", escape(" ".join(text.split()), quote=False))
+
+
+def code(text: str) -> str:
+    """A code span whose fence is longer than any run of backticks inside; a bar may stand in a table."""
+    text = " ".join(text.split()).replace("|", "\\|")
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * (longest + 1)
+    return f"{fence} {text} {fence}" if longest else f"`{text}`"
+
+
+def grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table."""
+    return [_row(heads), _row(["---"] * len(heads)), *map(_row, rows)]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def markdown(run: Run) -> str:
+    """The whole report as text; with ``run.redact`` the records are not listed."""
+    result, found = run.result, story.subjects(run.result)
+    lines = [f"# {plain(story.headline(found))}", ""]
+    lines += [f"- **Scope.** {plain(result.scope)}", f"- **Your client.** {plain(result.replay.sentence)}"]
+    lines += [f"- **Positive control.** {plain(story.control(result))}"]
+    lines += ["", "## Verdicts", "", *_verdicts(run)]
+    lines += ["", "## What this means", ""]
+    lines += [f"- **{m.word}**: {plain(m.plain)}" for m in MEANINGS.values() if any(s.word == m.word for s in found)]
+    lines += [
+        "",
+        "## Most exposed records",
+        "",
+        f"Score: {METRICS.get(result.metric, plain(result.metric))}.",
+        "",
+        *_records(run),
+    ]
+    lines += [
+        "",
+        "## What the numbers assume",
+        "",
+        *grid(("number", "assumes"), ((plain(x.number), plain(x.assumes)) for x in result.ledger)),
+    ]
+    if result.faults:
+        lines += ["", "## Faults", "", *(f"- {code(cell)}: {plain(why)}" for cell, why in result.faults.items())]
+    lines += [
+        "",
+        "## How to reproduce",
+        "",
+        f"`{COMMAND}` with this spec:",
+        "",
+        *_fenced(spec_text(result), "toml"),
+        "",
+    ]
+    lines += [f"- {plain(name)}: {plain(value)}" for name, value in facts(run)]
+    return "\n".join(lines) + "\n"
+
+
+def _verdicts(run: Run) -> list[str]:
+    result = run.result
+    several = len(result.checkpoints) > 1
+    heads = (
+        "defense",
+        *(("step",) if several else ()),
+        "verdict",
+        "why",
+        f"gain in {result.metric}",
+        "p",
+        "bound",
+        "expression",
+    )
+    rows = [
+        (
+            plain(d.name),
+            *((str(c.step),) if several else ()),
+            f"**{d.attack.verdict}**",
+            plain(d.attack.why),
+            plain(formats.gain(d.attack.excess, result.metric)),
+            plain(formats.p_value(d.attack.p)),
+            formats.bound(d.bound),
+            code(d.expression),
+        )
+        for c in result.checkpoints
+        for d in c.defenses
+    ]
+    return grid(heads, rows)
+
+
+def _records(run: Run) -> list[str]:
+    """The three most exposed records of each defense."""
+    metric = run.result.metric
+    rows = [
+        (
+            plain(s.name),
+            str(r.record),
+            formats.score(r.score, metric),
+            formats.score(r.null, metric),
+            formats.share(r.exposure),
+        )
+        for s in story.subjects(run.result)
+        for r in s.shown.records[:3]
+    ]
+    return grid(("defense", "record", metric, "null", "exposure"), rows)
+
+
+def _fenced(text: str, language: str) -> list[str]:
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return [f"{fence}{language}", text.rstrip("\n"), fence]

@@ -1,0 +1,155 @@
+"""What a report reads of ``result.json``, schema 1: typed, checked, and blind to what it does not know.
+
+Unknown keys are ignored, so that a newer audit can still be shown; a missing or mistyped one is an error that names it.
+The producer and the whole schema are in :mod:`leakgauge.audit.result` and ``docs/reference/result.md``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Word = Literal["exact", "recognisable", "detectable", "no evidence", "too weak", "incomplete", "invalid"]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+
+
+class Excess(_Value):
+    """Mean gain over the null with its interval; ``p`` is one-sided and not yet corrected."""
+
+    mean: Finite
+    low: Finite
+    high: Finite
+    p: Finite
+    n: int
+
+
+class Rate(_Value):
+    """The share of records above what a share ``false_positives`` of null scores exceeds."""
+
+    rate: Finite
+    threshold: Finite
+    false_positives: Finite
+
+
+class Attack(_Value):
+    """What was found by attacking: a word, and the sentence why."""
+
+    verdict: Word
+    why: str
+    p: Finite | None = None
+    excess: Excess | None = None
+    rate: Rate | None = None
+
+
+class Bound(_Value):
+    """What was proven: a ceiling on the probability of success at the leak threshold."""
+
+    ceiling: Finite
+    why: str = ""
+    assumptions: tuple[str, ...] = ()
+
+
+class Row(_Value):
+    """One record under one defense, and where its pictures are."""
+
+    record: Annotated[int, Field(ge=0)]
+    label: int | None = None
+    score: Finite
+    psnr: Finite | None = None
+    null: Finite
+    exposure: Finite | None = None
+    adversary: str = ""
+    cell: str = ""
+    row: Annotated[int, Field(ge=0)] = 0
+    null_cell: str = ""
+    null_row: Annotated[int, Field(ge=0)] = 0
+
+
+class Adversary(_Value):
+    """An adversary by name; its scores stay in ``result.json``."""
+
+    name: str
+    expression: str = ""
+
+
+class Defense(_Value):
+    """One defense at one checkpoint."""
+
+    name: str
+    expression: str
+    attack: Attack
+    bound: Bound | None = None
+    adversaries: tuple[Adversary, ...] = ()
+    records: tuple[Row, ...] = ()
+    faults: tuple[str, ...] = ()
+    accuracy: Finite | None = None
+
+
+class Checkpoint(_Value):
+    """The client at one moment of training."""
+
+    step: int
+    accuracy: Finite | None = None
+    defenses: tuple[Defense, ...]
+
+
+class Thresholds(_Value):
+    """What the words were measured against."""
+
+    metric: str
+    recognisable: Finite | None = None
+    exact: Finite
+    significance: Finite
+
+
+class Replay(_Value):
+    """Does our client replay the user's?"""
+
+    status: str
+    sentence: str
+
+
+class Finding(_Value):
+    """A leak by structure, found before any attack."""
+
+    name: str
+    severity: str
+    sentence: str
+
+
+class Control(_Value):
+    """The undefended update: did the adversaries work at all?"""
+
+    p: Finite | None = None
+    mean: Finite | None = None
+    low: Finite | None = None
+    high: Finite | None = None
+
+
+class Line(_Value):
+    """One line of the ledger."""
+
+    number: str
+    assumes: str
+
+
+class Result(_Value):
+    """A whole result."""
+
+    version: Literal[1] = Field(alias="schema")
+    spec: dict[str, Any]
+    environment: dict[str, str] = {}
+    scope: str
+    metric: str
+    thresholds: Thresholds
+    replay: Replay
+    preflight: tuple[Finding, ...] = ()
+    control: Control | None = None
+    checkpoints: Annotated[tuple[Checkpoint, ...], Field(min_length=1)]
+    ledger: tuple[Line, ...] = ()
+    faults: dict[str, str] = {}

@@ -1,0 +1,89 @@
+"""The result in sentences: what a privacy officer reads first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leakgauge.report.schema import Checkpoint, Defense, Result, Word
+from leakgauge.report.words import INCONCLUSIVE, worst
+
+IDENTITY = "identity()"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One defense over all checkpoints; ``shown`` is the one that decides its word."""
+
+    name: str
+    expression: str
+    word: Word
+    shown: Defense
+    at: Checkpoint
+    history: tuple[tuple[Checkpoint, Defense], ...]
+
+    @property
+    def bare(self) -> bool:
+        """The client without a defense."""
+        return self.expression == IDENTITY
+
+
+def subjects(result: Result) -> list[Subject]:
+    """Every defense once, in the order of the spec."""
+    made = []
+    for name in dict.fromkeys(d.name for c in result.checkpoints for d in c.defenses):
+        history = tuple((c, d) for c in result.checkpoints for d in c.defenses if d.name == name)
+        word = worst([d.attack.verdict for _, d in history])
+        at, shown = next((c, d) for c, d in history if d.attack.verdict == word)
+        made.append(Subject(name, shown.expression, word, shown, at, history))
+    return made
+
+
+def headline(found: Sequence[Subject]) -> str:
+    """One sentence about the defenses; the client without one is the yardstick, not a finding."""
+    judged = [s for s in found if not s.bare] or list(found)
+    leaks = [s for s in judged if s.word in ("exact", "recognisable")]
+    traces = [s for s in judged if s.word == "detectable"]
+    silent = [s for s in judged if s.word in INCONCLUSIVE]
+    n = len(judged)
+    if all(s.word == "invalid" for s in judged):
+        return "This audit cannot be used: the set-up does not replay your client"
+    if all(s.bare for s in judged):
+        return _bare(judged[0].word)
+    if leaks:
+        return f"{_of(len(leaks), n)} {_s(leaks, 'lets', 'let')} private records be recognised"
+    if traces:
+        return f"{_of(len(traces), n)} {_s(traces, 'lets', 'let')} traces of records through; none was recognisable"
+    if silent:
+        return f"{_of(len(silent), n)} could not be judged; nothing is known to leak, nothing is known to be safe"
+    which = "the defense" if n == 1 else f"any of {n} defenses"
+    return f"No evidence of leakage through {which}; this is no proof of safety"
+
+
+def _bare(word: Word) -> str:
+    if word in INCONCLUSIVE:
+        return "The client without a defense could not be judged"
+    if word == "no evidence":
+        return "No evidence of leakage, without any defense; this is no proof of safety"
+    leaks = "traces of private records leak" if word == "detectable" else "private records can be recognised"
+    return f"Without a defense, {leaks}"
+
+
+def _of(k: int, n: int) -> str:
+    if n == 1:
+        return "The defense"
+    return f"{k} of {n} defenses" if k < n else f"All {n} defenses"
+
+
+def _s(found: Sequence[Subject], one: str, many: str) -> str:
+    return one if len(found) == 1 else many
+
+
+def control(result: Result) -> str:
+    """Did the adversaries work at all?"""
+    seen = result.control
+    if seen is None or seen.p is None:
+        return "The positive control did not finish: whether the attacks work at all is not known."
+    if seen.p <= result.thresholds.significance:
+        return f"The attacks work: without a defense they beat their null (p = {seen.p:.2g})."
+    return f"The attacks do not work: even without a defense they do not beat their null (p = {seen.p:.2g})."

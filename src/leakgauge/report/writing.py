@@ -1,0 +1,52 @@
+"""Writing reports beside their run, as private files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from leakgauge.errors import LeakgaugeError, nearest
+from leakgauge.private import write
+from leakgauge.report.html import html
+from leakgauge.report.junit import junit
+from leakgauge.report.markdown import markdown
+from leakgauge.report.reading import Run, read
+from leakgauge.report.schema import Word
+
+FILES = {"html": "report.html", "md": "report.md", "junit": "junit.xml"}
+
+
+class FormatError(LeakgaugeError):
+    """A format that reports do not have."""
+
+
+def report(
+    folder: Path,
+    *,
+    formats: Iterable[str] = tuple(FILES),
+    redact: bool = False,
+    fail_on: Word = "recognisable",
+    out: Path | None = None,
+) -> list[Path]:
+    """Write the reports of a run folder, mode 0600, and return their paths; nothing is imported or fetched."""
+    wanted = list(dict.fromkeys(formats))
+    for name in wanted:
+        if name not in FILES:
+            raise FormatError(f"there is no format {name!r}", where="--format", remedy=nearest(name, FILES))
+    run = read(folder, redact=redact)
+    makers: Mapping[str, Callable[[Run], str]] = {
+        "html": html,
+        "md": markdown,
+        "junit": lambda run: junit(run, fail_on=fail_on),
+    }
+    made = []
+    for name in wanted:
+        path = (out or folder) / FILES[name]
+        try:
+            write(path, makers[name](run).encode("utf-8", errors="replace"))
+        except OSError as fault:
+            raise LeakgaugeError(
+                f"cannot be written ({fault.strerror})", where=str(path), remedy="name another folder with --out"
+            ) from None
+        made.append(path)
+    return made

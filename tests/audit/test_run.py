@@ -1,0 +1,110 @@
+"""A run that cannot be lost: killed, resumed, with any number of workers, the result is the same to the byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from leakgauge.audit import audit, load
+from leakgauge.audit.spec import Spec
+from leakgauge.audit.store import StoreError
+
+SPEC = """
+[task]
+model = "mlp(width=16, depth=1)"
+data = "fashion_mnist_sample"
+records = 12
+[defenses]
+none = "identity()"
+noisy = "gaussian(std=0.01)"
+[adversaries]
+generic = "inverting_gradients(steps=5)"
+other = "adaptive(steps=5)"
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Spec:
+    (tmp_path / "spec.toml").write_text(SPEC)
+    return load(tmp_path / "spec.toml")
+
+
+def test_a_run_says_something_of_every_defense(spec: Spec, tmp_path: Path) -> None:
+    made = audit(spec, tmp_path, tmp_path / "run")
+    defenses = made["checkpoints"][0]["defenses"]
+    assert [d["name"] for d in defenses] == ["none", "noisy"]
+    assert all(len(d["records"]) == 12 for d in defenses)
+    assert json.loads((tmp_path / "run" / "result.json").read_text()) == made
+    scores = [r["score"] for r in defenses[0]["records"]]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_a_second_run_does_no_work_and_says_the_same(spec: Spec, tmp_path: Path) -> None:
+    audit(spec, tmp_path, tmp_path / "run")
+    first = (tmp_path / "run" / "result.json").read_bytes()
+    seen: list[int] = []
+    audit(spec, tmp_path, tmp_path / "run", report=lambda done, total, cell, fault: seen.append(done))
+    assert seen == []
+    assert (tmp_path / "run" / "result.json").read_bytes() == first
+
+
+def test_another_environment_is_refused(spec: Spec, tmp_path: Path) -> None:
+    audit(spec, tmp_path, tmp_path / "run")
+    (tmp_path / "run" / "environment.json").write_text("{}")
+    with pytest.raises(StoreError, match="another environment"):
+        audit(spec, tmp_path, tmp_path / "run")
+
+
+def test_a_failing_cell_makes_its_defense_incomplete_and_stops_no_other(
+    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from leakgauge.audit import cells
+
+    real = cells.run
+
+    def stumbling(cell: object, prepared: object) -> object:
+        if "gaussian" in cell.params["defense"]:  # type: ignore[attr-defined]
+            raise RuntimeError("stumbled")
+        return real(cell, prepared)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cells, "run", stumbling)
+    made = audit(spec, tmp_path, tmp_path / "run")
+    none, noisy = made["checkpoints"][0]["defenses"]
+    assert noisy["attack"]["verdict"] == "incomplete"
+    assert none["attack"]["verdict"] != "incomplete"
+    assert all("stumbled" in fault for fault in made["faults"].values())
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from leakgauge.audit import audit, load
+if __name__ == "__main__":
+    spec, out, workers = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    audit(load(spec), spec.parent, out, workers=workers)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ten_kills_change_nothing(spec: Spec, tmp_path: Path, workers: int) -> None:
+    audit(spec, tmp_path, tmp_path / "undisturbed")
+    driver = tmp_path / "driver.py"
+    driver.write_text(DRIVER)
+    command = [sys.executable, str(driver), str(tmp_path / "spec.toml"), str(tmp_path / "killed"), str(workers)]
+    chance = random.Random(workers)
+    for _ in range(10):
+        process = subprocess.Popen(command, start_new_session=True)
+        time.sleep(chance.uniform(2, 8))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    subprocess.run(command, check=True)
+    assert (tmp_path / "killed" / "result.json").read_bytes() == (tmp_path / "undisturbed" / "result.json").read_bytes()

@@ -1,0 +1,148 @@
+"""The report in a real browser, from disk: it works, it is legible, it fetches nothing.
+
+Needs Debian's Chromium (``apt-get install chromium``) and playwright; without them these tests are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakgauge.report import report
+from tests.report.samples import ALL, make
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+HOSTILE = "<script>console.error('run')</script>"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is absent; apt-get install chromium"),
+]
+
+CONTRAST = """
+() => {
+  const channel = (v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+  const light = (c) => 0.2126 * channel(c[0]) + 0.7152 * channel(c[1]) + 0.0722 * channel(c[2]);
+  const colour = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const behind = (node) => {
+    for (; node; node = node.parentElement) {
+      const c = colour(getComputedStyle(node).backgroundColor);
+      if (c.length === 3 || c[3] === 1) return c;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode.parentElement;
+    if (!walker.currentNode.textContent.trim() || node.closest("script, style, title, desc")) continue;
+    const ink = node.closest("svg") ? getComputedStyle(node).fill : getComputedStyle(node).color;
+    const [a, b] = [light(colour(ink)), light(behind(node))].sort((x, y) => y - x);
+    found.push([(a + 0.05) / (b + 0.05), Boolean(node.closest(".card")), walker.currentNode.textContent.trim()]);
+  }
+  return found;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    with playwright.sync_playwright() as started:
+        running = started.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = make(tmp_path_factory.mktemp("browser") / "run", {"none": "exact", **ALL, HOSTILE: "detectable"}, (0, 10))
+    return report(folder, formats=["html"])[0]
+
+
+class Watched:
+    """A page, with everything it said and asked for."""
+
+    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page = browser.new_page(**options)
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(path.as_uri())
+
+
+def test_it_opens_from_disk_and_fetches_nothing(browser: Any, path: Path) -> None:
+    seen = Watched(browser, path)
+    seen.page.wait_for_timeout(200)
+    assert seen.said == []
+    assert [url for url in seen.asked if not url.startswith("data:")] == [path.as_uri()]
+    assert seen.page.locator("script").count() == 1
+
+
+def test_every_image_has_pixels(browser: Any, path: Path) -> None:
+    seen = Watched(browser, path)
+    seen.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    sizes = seen.page.evaluate(
+        "Promise.all([...document.images].map((i) => i.decode().then(() => [i.naturalWidth, i.clientWidth])))"
+    )
+    assert len(sizes) == 2 * 7 * 3 * 3  # checkpoints, finished defenses, records, pictures
+    assert all(natural > 1 and shown > 1 for natural, shown in sizes)
+
+
+def test_tables_sort_by_keyboard(browser: Any, path: Path) -> None:
+    page = Watched(browser, path).page
+    head = page.locator("#records th", has_text="ssim")
+    head.locator("button").focus()
+    for key, order in (("Enter", "ascending"), ("Space", "descending")):
+        page.keyboard.press(key)
+        assert head.get_attribute("aria-sort") == order
+        column = page.evaluate(
+            "[...document.querySelectorAll('#records tbody tr')].map((r) => Number(r.cells[4].dataset.value))"
+        )
+        assert column == sorted(column, reverse=order == "descending")
+        assert len(set(column)) > 3
+    assert page.locator("#records th[aria-sort=none]").count() == page.locator("#records thead th").count() - 1
+
+
+def test_verdicts_sort_by_severity_and_unknown_numbers_stay_last(browser: Any, path: Path) -> None:
+    page = Watched(browser, path).page
+    page.locator("#defenses th", has_text="verdict").locator("button").press("Enter")
+    words = page.locator("#defenses tbody .badge").all_inner_texts()
+    assert words[0] == "no evidence"
+    assert words[-1] == "invalid"
+    for _ in range(2):
+        page.locator("#defenses th", has_text="gain").locator("button").press("Enter")
+        gains = page.evaluate("[...document.querySelectorAll('#defenses tbody tr')].map((r) => r.cells[3].textContent)")
+        assert gains[-4:] == ["–"] * 4
+        assert "–" not in gains[:-4]
+
+
+def test_the_first_tab_stop_skips_to_the_verdicts(browser: Any, path: Path) -> None:
+    page = Watched(browser, path).page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('href')") == "#verdicts"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_legible(browser: Any, path: Path, scheme: str) -> None:
+    page = Watched(browser, path, color_scheme=scheme).page
+    found = page.evaluate(CONTRAST)
+    cards = [ratio for ratio, card, _ in found if card]
+    assert len(cards) > 50
+    assert min(cards) >= 4.5
+    assert not [(round(ratio, 2), text) for ratio, _, text in found if ratio < 4.5]
+
+
+def test_it_prints_and_fits_a_narrow_screen(browser: Any, path: Path) -> None:
+    page = Watched(browser, path, viewport={"width": 360, "height": 800}).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.pdf(format="A4").startswith(b"%PDF")
