@@ -1,8 +1,8 @@
 """The batched solver: N problems at once, each as if it were alone."""
 
 from leakgauge.adversary.solver.first_order import Adam, Momentum, SignedAdam
-from leakgauge.adversary.solver.lbfgs import Lbfgs
 from leakgauge.adversary.solver.problem import Ball, Problem, Solution, Solver
+from leakgauge.adversary.solver.quasi_newton import Lbfgs
 from leakgauge.adversary.solver.schedules import (
     Constant,
     CosineDecay,
