@@ -24,16 +24,12 @@ Slopes = tuple[Tensor, Tensor, float]
 """``Σ_e f``, and ``∂f/∂u`` as a block and a number that multiplies it (which nobody needs to multiply out)."""
 
 
-PIECE = 2**17
-"""Entries that one dot product may run over."""
-
-
 @dataclass(frozen=True)
 class Sloped:
     """An entrywise function that knows its derivative: the ghost path then needs no graph for it.
 
     ``both`` returns the sum over all entries and the derivative, and may work in the memory of u. ``gain``, where it is
-    known, is ``f(u) − f(0)`` entry by entry, without the rounding of a difference.
+    known, is ``scale · (f(u) − f(0)) + shift`` entry by entry, without the rounding of that difference.
     """
 
     value: Entrywise
@@ -45,17 +41,17 @@ class Sloped:
 
     def scaled(self, scale: float, shift: float) -> Sloped:
         """``scale · f + shift``."""
-        gain = self.gain
+        inner = self.gain
 
         def both(u: Tensor, *others: Tensor) -> Slopes:
             total, slope, factor = self.both(u, *others)
             return scale * total + shift * u.numel(), slope, scale * factor
 
-        return Sloped(
-            lambda u, *others: scale * self.value(u, *others) + shift,
-            both,
-            None if gain is None else lambda u, *others: gain(u, *others).mul_(scale),
-        )
+        def gain(u: Tensor, *others: Tensor, **how: float) -> Tensor:
+            assert inner is not None
+            return inner(u, *others, scale=scale * how.get("scale", 1.0), shift=how.get("shift", 0.0))
+
+        return Sloped(lambda u, *others: scale * self.value(u, *others) + shift, both, None if inner is None else gain)
 
     def masked(self) -> Sloped:
         """``f(m u, …)`` with the mask as the first of the others."""
@@ -69,24 +65,26 @@ class Sloped:
 
 def _squared(u: Tensor, o: Tensor) -> Slopes:
     r = u.sub_(o)
-    return _dot(r, r), r, 2.0
+    # norms of rows: they need no memory, and one running sum over a whole block would lose digits
+    return torch.linalg.vector_norm(r, dim=-1).square().sum(), r, 2.0
+
+
+def _squared_gain(u: Tensor, o: Tensor, *, scale: float = 1.0, shift: float = 0.0) -> Tensor:
+    room = torch.sub(u, o, alpha=2)
+    return torch.addcmul(u.new_tensor(shift), u, room, value=scale, out=room)
 
 
 def _absolute(u: Tensor, o: Tensor) -> Slopes:
     r = u.sub_(o)
-    sign = r.sign()
-    return _dot(r, sign), sign, 1.0
+    return r.abs().sum(), r.sign_(), 1.0
 
 
-def _dot(x: Tensor, y: Tensor) -> Tensor:
-    """``Σ x y`` in one pass that writes nothing."""
-    # in pieces: one running sum of a million single-precision numbers would be off by 1e-5
-    pieces = zip(x.view(-1).split(PIECE), y.view(-1).split(PIECE), strict=True)
-    return torch.stack([torch.dot(a, b) for a, b in pieces]).sum()
+def _absolute_gain(u: Tensor, o: Tensor, *, scale: float = 1.0, shift: float = 0.0) -> Tensor:
+    return (u - o).abs_().sub_(o.abs()).mul_(scale).add_(shift)
 
 
-squared_residual = Sloped(lambda u, o: (u - o).square(), _squared, lambda u, o: torch.sub(u, o, alpha=2).mul_(u))
-absolute_residual = Sloped(lambda u, o: (u - o).abs(), _absolute, lambda u, o: (u - o).abs_().sub_(o.abs()))
+squared_residual = Sloped(lambda u, o: (u - o).square(), _squared, _squared_gain)
+absolute_residual = Sloped(lambda u, o: (u - o).abs(), _absolute, _absolute_gain)
 masked: Entrywise = torch.mul
 """``m u``: through it a :class:`Sloped` function keeps its slope."""
 

@@ -172,20 +172,26 @@ def _mixture(log: Callable[..., Tensor], p: float) -> Callable[..., Tensor]:
     known, gain = log, log.gain
 
     def both(u: Tensor, *rest: Tensor) -> Slopes:
-        odds = gain(u, *rest).add_(kept - dropped)  # of having been kept
+        odds = gain(u, *rest, shift=kept - dropped)  # of having been kept
         total, slope, factor = known.both(u, *rest)
         chosen = torch.sigmoid(odds)
-        slope.mul_(chosen)
-        # −log σ(odds) = max(−odds, 0) − log max(σ, 1 − σ)
-        surplus = odds.clamp_(max=0).sum() + _sum_of_logs(chosen.sub_(0.5).abs_().add_(0.5))
-        return total - surplus + kept * u.numel(), slope, factor
+        return total + kept * u.numel() - _sum_log_sigmoid(odds, chosen), slope.mul_(chosen), factor
 
     return Sloped(value, both)
 
 
-def _sum_of_logs(x: Tensor) -> Tensor:
-    """``Σ log x`` for entries in [½, 1]: one logarithm for the product of 64 of them, which cannot vanish."""
-    return torch.cat([rows.prod(0).view(-1) for rows in x.flatten(0, -2).split(64)]).log_().sum()
+def _sum_log_sigmoid(x: Tensor, sigmoid: Tensor) -> Tensor:
+    """``Σ log σ(x)`` from both: one logarithm for the product of 16, or where that might vanish, entry by entry."""
+    flat = sigmoid.view(-1)
+    end = len(flat) // 16 * 16
+    products = torch.cat([flat[:end].view(16, -1).prod(0), flat[end:]])
+    if float(products.min()) > _VANISHING:
+        return products.log_().sum()
+    # log σ(x) = min(x, 0) + log max(σ, 1 − σ)
+    return x.clamp(max=0).add_(torch.maximum(sigmoid, 1 - sigmoid).log_()).sum()
+
+
+_VANISHING = 1e-30  # a product above it has kept its digits, even in single precision
 
 
 def _log_odds(p: float) -> tuple[float, float]:
