@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -39,8 +40,17 @@ def main(name: str, problems: int, engine: str, malloc: Malloc) -> Memory:
     setting = Setting.of(next(case for case in every(problems=problems) if case.name == name))
     entries = sum(o.numel() for seen in setting.observations for o in seen.rounds[0].observed.values())
     engines(setting)[engine].run(2, Stamps())
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
-    return Memory(kilobytes / 1024, entries * 4 / 2**20)
+    return Memory(_peak(), entries * 4 / 2**20)
+
+
+def _peak() -> float:
+    """The high-water mark of this program's resident memory, in megabytes."""
+    try:
+        # not getrusage: on Linux its maximum outlives exec, and would be that of the process that started this one
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+        return int(re.search(r"^VmHWM:\s*(\d+) kB$", status, re.MULTILINE)[1]) / 1024  # type: ignore[index]
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 if __name__ == "__main__":
