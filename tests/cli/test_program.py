@@ -52,7 +52,13 @@ def test_ctrl_c_ends_the_client_and_leaves_nothing(tmp_path: Path) -> None:
     client.chmod(0o755)
     env = environment(tmp_path) | {"PATH": str(client.parent)}
     program = subprocess.Popen(
-        [*RUN, "data", "fetch", "mnist"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*RUN, "data", "fetch", "mnist"],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a shell starts background jobs deaf to Ctrl-C; the program under test must hear it wherever the tests run
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         started = tmp_path / "started"
