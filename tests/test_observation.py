@@ -63,7 +63,7 @@ def test_labels_and_nuisances_are_seen_only_if_granted() -> None:
 
 def test_an_observation_holds_nothing_else() -> None:
     assert [f.name for f in fields(Observation)] == ["rounds", "batch", "labels"]
-    assert [f.name for f in fields(Round)] == ["observed", "params", "side"]
+    assert [f.name for f in fields(Round)] == ["observed", "params", "side", "nuisances"]
 
 
 def test_the_global_generator_is_left_alone() -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 
-_ROOMS = ("adversary", "attacks", "bounds", "data", "defenses", "mechanisms", "metrics", "models", "priors")
+_ROOMS = ("adversary", "attacks", "bounds", "data", "defenses", "mechanisms", "metrics", "models", "priors", "training")
 _HOMES = {
     "Domain": "types",
     "LeakgaugeError": "errors",
@@ -84,4 +84,5 @@ __all__ = [
     "observe",
     "parse",
     "priors",
+    "training",
 ]

@@ -1,4 +1,4 @@
-"""ONE client: ``(params, buffers, inputs, labels, recipe) → update``, pure and differentiable.
+"""ONE client: ``(params, buffers, inputs, labels, recipe, nuisances) → update``, pure and differentiable.
 
 Victim, adversary, doctor and gate all call :func:`update_of`, with the same loss object. It never mutates
 the user's model, buffers, gradients or train flag; :class:`leakgauge.task.Task` hands it a private copy.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +17,8 @@ from torch.func import functional_call, grad
 from leakgauge import tree
 from leakgauge.errors import DomainError, ModelError, nearest
 from leakgauge.expr import Part, load, names, register
+from leakgauge.types import Loss as Loss
 from leakgauge.types import Tree
-
-
-class Loss(Protocol):
-    """One value per example: ``(outputs [B, …], labels [B] or [B, classes]) → [B]``."""
-
-    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor: ...
 
 
 @register("loss", "cross_entropy")
@@ -102,12 +97,21 @@ class Recipe:
 
 
 def gradient_of(
-    model: nn.Module, params: Tree, buffers: Tree, inputs: Tensor, labels: Tensor, recipe: Recipe
+    model: nn.Module,
+    params: Tree,
+    buffers: Tree,
+    inputs: Tensor,
+    labels: Tensor,
+    recipe: Recipe,
+    nuisances: Tree | None = None,
 ) -> dict[str, Tensor]:
-    """``∇_θ ℓ(h_θ(x), y)`` of one batch, differentiable in every argument."""
+    """``∇_θ ℓ(h_θ(x), y)`` of one batch, differentiable in every argument.
+
+    ``nuisances`` are the random numbers of a model-stage defense, by the name of the buffer that takes them.
+    """
 
     def loss(theta: dict[str, Tensor]) -> Tensor:
-        outputs = functional_call(model, (theta, dict(buffers)), (inputs,))
+        outputs = functional_call(model, (theta, {**buffers, **(nuisances or {})}), (inputs,))
         return recipe.reduce(recipe.loss(outputs, labels))
 
     made: dict[str, Tensor] = grad(loss)(dict(params))
@@ -115,14 +119,22 @@ def gradient_of(
 
 
 def update_of(
-    model: nn.Module, params: Tree, buffers: Tree, inputs: Tensor, labels: Tensor, recipe: Recipe
+    model: nn.Module,
+    params: Tree,
+    buffers: Tree,
+    inputs: Tensor,
+    labels: Tensor,
+    recipe: Recipe,
+    nuisances: Tree | None = None,
 ) -> dict[str, Tensor]:
     """What a client computes from a batch: its gradient, or its weight change after local training."""
+    hidden = nuisances or {}
     if recipe.shares == "gradient":
-        return gradient_of(model, params, buffers, inputs, labels, recipe)
+        return gradient_of(model, params, buffers, inputs, labels, recipe, hidden)
     theta, velocity = dict(params), {name: torch.zeros_like(p) for name, p in params.items()}
     for batch in _slices(recipe, len(inputs)):
-        step = gradient_of(model, theta, buffers, inputs[batch], labels[batch], recipe)
+        mine = {name: value[batch] for name, value in hidden.items()}
+        step = gradient_of(model, theta, buffers, inputs[batch], labels[batch], recipe, mine)
         step = tree.mapped(lambda g, p: g + recipe.weight_decay * p, step, theta)
         velocity = tree.mapped(lambda v, g: recipe.momentum * v + g, velocity, step)
         theta = tree.mapped(lambda p, v: p - recipe.learning_rate * v, theta, velocity)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from leakgauge.defenses.stages import Encoded
 from leakgauge.errors import ObservationError, nearest
 from leakgauge.task import ClientContext, Task
 from leakgauge.types import Records, Side, Threat, Tree
@@ -15,16 +16,25 @@ from leakgauge.types import Records, Side, Threat, Tree
 
 @dataclass(frozen=True)
 class Round:
-    """One round: the observed update, the parameters it was computed at, the granted nuisances."""
+    """One round: the observed update, the parameters it was computed at, the granted nuisances.
+
+    ``side`` holds those of the update stage, named like the update; ``nuisances`` those of the stages before it, one
+    row per example where they belong to examples (``indices``, ``coefficients``, ``noise``), else one number
+    (``scale``).
+    """
 
     observed: Tree
     params: Tree
     side: Side = field(default_factory=dict)
+    nuisances: Tree = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Observation:
-    """One client's rounds, and its labels if they are granted. ``batch`` is the number of examples per update."""
+    """One client's rounds, and its labels if they are granted. ``batch`` is the number of examples per update.
+
+    Labels are classes ``[B]``, or ``[B, classes]`` probabilities where the input stage mixes them.
+    """
 
     rounds: tuple[Round, ...]
     batch: int
@@ -38,29 +48,68 @@ def observe(
 
     ``rounds`` are the parameters of further rounds in which the same records take part (default: one round at
     the task's own parameters). Each release draws from its own generator, so that a client's update does not
-    depend on the others.
+    depend on the others. An input stage that mixes records mixes those given here: they are one client's set, and
+    every observation is a batch of it; granted labels are then those of the first round.
     """
     threat = threat or Threat()
-    if len(records) < task.recipe.batch:
+    size = task.recipe.batch
+    if len(records) < size:
         raise ObservationError(
-            f"{len(records)} records do not fill a batch of {task.recipe.batch}",
+            f"{len(records)} records do not fill a batch of {size}",
             where="observe",
             remedy="give more records or a smaller batch",
         )
+    for part in task.protection.input:
+        part.check(task.domain, len(records))
+    states = rounds or (task.params,)
+    shown = [encoded(task, records, seed=seed, round=r) for r in range(len(states))]
     seen = []
-    for client, batch in enumerate(records.batches(task.recipe.batch)):
-        states = rounds or (task.params,)
-        made = tuple(_round(task, batch, theta, threat, (seed, client, r)) for r, theta in enumerate(states))
-        labels = batch.labels if threat.labels == "known" else None
-        seen.append(Observation(made, len(batch), labels))
+    for client in range(len(records) // size):
+        batches = [every[client * size : (client + 1) * size] for every in shown]
+        made = []
+        for r, (batch, theta) in enumerate(zip(batches, states, strict=True)):
+            sent = send(task, batch, theta, (seed, client, r))
+            made.append(Round(sent.observed, theta, threat.granted(sent.side), threat.given(sent.nuisances)))
+        seen.append(Observation(tuple(made), size, batches[0].labels if threat.labels == "known" else None))
     return seen
 
 
-def _round(task: Task, batch: Records, theta: Tree, threat: Threat, key: tuple[int, ...]) -> Round:
-    update = task.update(batch, theta)
-    generator = torch.Generator().manual_seed(mixed(*key))
-    released = task.protection.update.release(update, ClientContext(task, batch, theta), generator=generator)
-    return Round(released.observed, theta, threat.granted(released.side))
+def encoded(task: Task, records: Records, rows: Tensor | None = None, *, seed: int = 0, round: int = 0) -> Encoded:
+    """What the input stage makes of ``rows`` of the records (default: all) in one round of :func:`observe`.
+
+    It is as private as the records: only the client, and metrics that score against encodings, may ask.
+    """
+    generator = torch.Generator().manual_seed(mixed(seed, round, 1))
+    return task.protection.encode(records, torch.arange(len(records)) if rows is None else rows, generator=generator)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What leaves a client, and every nuisance behind it: of the update stage, and of the stages before."""
+
+    observed: Tree
+    side: Side
+    nuisances: Tree
+
+
+def send(task: Task, batch: Records | Encoded, params: Tree, key: tuple[int, ...]) -> Sent:
+    """One update of one (encoded) batch through the model, training and update stage. ``key`` seeds every draw."""
+    how = task.protection
+    hidden = how.draw(task.working, len(batch), generator=_generator(*key, 2)) if how.model else {}
+    update = how.perturb(task.update(batch, params, hidden), generator=_generator(*key, 3))
+    context = ClientContext(task, batch, params, hidden)
+    released = how.update.release(update.observed, context, generator=_generator(*key))
+    side = batch.side if isinstance(batch, Encoded) else {}
+    return Sent(released.observed, released.side, {**side, **hidden, **_numbers(update.side)})
+
+
+def _numbers(side: Side) -> dict[str, Tensor]:
+    """The nuisances of the training stage: one number for the whole update."""
+    return {name: next(iter(value.values())) for name, value in side.items()}
+
+
+def _generator(*key: int) -> torch.Generator:
+    return torch.Generator().manual_seed(mixed(*key))
 
 
 def mixed(*key: int) -> int:
@@ -94,7 +143,12 @@ def _problems(task: Task, seen: Observation, where: str) -> list[str]:
     if not seen.rounds:
         found.append(f"{where}: there is no round in it; give at least one observed update")
     labels = seen.labels
-    if labels is not None and (labels.dim() != 1 or labels.is_floating_point()):
+    if labels is not None and labels.is_floating_point() and labels.dim() == 2:
+        if labels.shape != (seen.batch, task.domain.classes):
+            found.append(
+                f"{where}: soft labels of shape {tuple(labels.shape)}; give [{seen.batch}, {task.domain.classes}]"
+            )
+    elif labels is not None and (labels.dim() != 1 or labels.is_floating_point()):
         found.append(
             f"{where}: labels are {labels.dtype} of shape {tuple(labels.shape)}; give one class number per example"
         )

@@ -13,6 +13,7 @@ from torch.func import functional_call, vmap
 
 from leakgauge.client import Recipe, update_of
 from leakgauge.defenses.protection import Protection, protection
+from leakgauge.defenses.stages import Encoded
 from leakgauge.errors import LeakgaugeError, ModelError, nearest
 from leakgauge.types import Domain, Records, Tree
 
@@ -21,8 +22,9 @@ from leakgauge.types import Domain, Records, Tree
 class Task:
     """Everything public about a client: model, domain of its records, recipe, protection.
 
-    ``model`` is the user's and stays untouched. ``working`` is a copy that a pure function can call: in the
-    recipe's mode, writing no running statistics, working nowhere in place; it shares the parameters' memory.
+    ``model`` is the user's and stays untouched. ``working`` is a copy that a pure function can call: with the
+    protection's model stage, in the recipe's mode, writing no running statistics, working nowhere in place; it shares
+    the parameters' memory. ``working_recipe`` is the recipe with the loss of that model.
     """
 
     model: nn.Module
@@ -30,12 +32,25 @@ class Task:
     recipe: Recipe = field(default_factory=Recipe)
     protection: Protection = field(default_factory=Protection)
     working: nn.Module = field(init=False, repr=False, compare=False)
+    working_recipe: Recipe = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):
             raise ModelError(f"the model is a {type(self.model).__name__}", where="Task", remedy="give an nn.Module")
-        object.__setattr__(self, "working", working_copy(self.model, self.recipe.mode))
+        for part in self.protection.training:
+            part.check(local_steps=self.recipe.local_steps)
+        object.__setattr__(self, "working", self.fresh())
+        loss = self.protection.loss(self.recipe.loss)
+        object.__setattr__(self, "working_recipe", replace(self.recipe, loss=loss))
         self._check_forward()
+
+    def trained(self) -> nn.Module:
+        """The module that is trained: the user's, or a copy with the protection's model stage."""
+        return self.protection.wrapped(self.model, self.domain)
+
+    def fresh(self) -> nn.Module:
+        """A working copy of one's own, for whoever changes its layers' forward."""
+        return working_copy(self.trained(), self.recipe.mode)
 
     def _check_forward(self) -> None:
         first = next(iter(self.params.values()), None)
@@ -53,7 +68,8 @@ class Task:
                 where="Task",
                 remedy="give the domain of the records that this model was made for",
             ) from None
-        if not isinstance(outputs, Tensor) or outputs.dim() != 2 or outputs.shape[1] != self.domain.classes:
+        columns = self.domain.classes + sum(part.columns for part in self.protection.model)
+        if not isinstance(outputs, Tensor) or outputs.dim() != 2 or outputs.shape[1] != columns:
             shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
             raise ModelError(
                 f"the model returns {shape} for 2 inputs, the domain has {self.domain.classes} classes",
@@ -71,13 +87,30 @@ class Task:
         frozen = {name: p.detach() for name, p in self.working.named_parameters() if not p.requires_grad}
         return {**frozen, **dict(self.working.named_buffers())}
 
-    def update(self, records: Records, params: Tree | None = None) -> dict[str, Tensor]:
-        """The update of one batch of records, before any defense at the update stage."""
+    def update(
+        self, records: Records | Encoded, params: Tree | None = None, nuisances: Tree | None = None
+    ) -> dict[str, Tensor]:
+        """The update of one batch of (encoded) records, before any defense at the training and update stage."""
         theta = self.params if params is None else params
         inputs = records.inputs.to(next(iter(theta.values())))
         labels = records.labels.to(inputs.device)
-        made = update_of(self.working, theta, self.buffers, inputs, labels, self.recipe)
+        hidden = {name: value.to(inputs) for name, value in (nuisances or {}).items()}
+        made = update_of(self.working, theta, self.buffers, inputs, labels, self.working_recipe, hidden)
         return {name: value.detach() for name, value in made.items()}
+
+    def at(self, state: Tree) -> Task:
+        """The same task with the parameters and buffers of a checkpoint."""
+        own = copy.deepcopy(self.trained())
+        known = own.state_dict()
+        wrong = sorted(set(known) ^ set(state)) or [n for n in known if known[n].shape != state[n].shape]
+        if wrong:
+            raise ModelError(
+                f"the state does not fit the model in {wrong[0]!r}",
+                where="Task.at",
+                remedy="give the state of a training of this model under this protection",
+            )
+        own.load_state_dict(dict(state))
+        return replace(self, model=own)
 
     def protect(self, how: Protection | str | Any) -> Task:
         """The same task under a protection, given as parts or as an expression."""
@@ -94,18 +127,21 @@ class ClientContext:
     """The client's side of :class:`leakgauge.types.Context` for one batch."""
 
     task: Task
-    records: Records
+    records: Records | Encoded
     params: Tree
+    nuisances: Tree = field(default_factory=dict)
 
     def _inputs(self) -> Tensor:
         return self.records.inputs.to(next(iter(self.params.values())))
 
     def per_example(self) -> dict[str, Tensor]:
-        def one(x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        def one(x: Tensor, y: Tensor, hidden: dict[str, Tensor]) -> dict[str, Tensor]:
             batch = x.unsqueeze(0), y.unsqueeze(0)
-            return update_of(self.task.working, self.params, self.task.buffers, *batch, self.task.recipe)
+            mine = {name: value.unsqueeze(0) for name, value in hidden.items()}
+            recipe = self.task.working_recipe
+            return update_of(self.task.working, self.params, self.task.buffers, *batch, recipe, mine)
 
-        made: dict[str, Tensor] = vmap(one)(self._inputs(), self.records.labels)
+        made: dict[str, Tensor] = vmap(one)(self._inputs(), self.records.labels, dict(self.nuisances))
         return made
 
     def representation(self, layer: str) -> Tensor:
@@ -120,7 +156,9 @@ class ClientContext:
             seen: list[Tensor] = []
             hook = modules[layer].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
             try:
-                functional_call(self.task.working, (dict(self.params), self.task.buffers), (inputs,))
+                functional_call(
+                    self.task.working, (dict(self.params), {**self.task.buffers, **self.nuisances}), (inputs,)
+                )
             finally:
                 hook.remove()
             return seen[0]

@@ -83,6 +83,12 @@ class Records:
             yield self[start : start + size]
 
 
+class Loss(Protocol):
+    """One value per example: ``(outputs [B, …], labels [B] or [B, classes]) → [B]``."""
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor: ...
+
+
 class Context(Protocol):
     """What an update-stage defense may ask of the client, without importing models."""
 
@@ -157,10 +163,11 @@ class Mechanism(Protocol):
 @dataclass(frozen=True)
 class Candidate:
     """The adversary's current guess for N problems: inputs ``[N, B, …]``, labels ``[N, B]`` or
-    ``[N, B, classes]`` (probabilities)."""
+    ``[N, B, classes]`` (probabilities), and nuisances of the model stage, ``[N, B, …]`` by buffer name."""
 
     inputs: Tensor
     labels: Tensor
+    nuisances: Tree = field(default_factory=dict)
 
 
 class Prior(Protocol):
@@ -190,6 +197,10 @@ class Threat:
     def granted(self, side: Side) -> dict[str, Tree]:
         """The part of ``side`` that the adversary gets."""
         return {key: tree for key, tree in side.items() if key.rpartition(".")[2] in self.grants}
+
+    def given(self, nuisances: Tree) -> dict[str, Tensor]:
+        """The nuisances of the stages before the update's that the adversary gets."""
+        return {key: value for key, value in nuisances.items() if key.rpartition(".")[2] in self.grants}
 
 
 JSON = dict[str, Any]

@@ -24,7 +24,7 @@ from torch.func import functional_call
 from leakgauge.adversary.factored import Factored, formed
 from leakgauge.adversary.linear_maps import average_pool, convolution
 from leakgauge.errors import PathError
-from leakgauge.task import Task, working_copy
+from leakgauge.task import Task
 from leakgauge.tree import Batch, Dense, Leaf, Sharing
 from leakgauge.types import Candidate, Tree
 
@@ -48,7 +48,7 @@ class Ghost:
 
     @classmethod
     def of(cls, task: Task, params: Tree) -> Ghost:
-        model = working_copy(task.model, task.recipe.mode)
+        model = task.fresh()
         tape: Tape = []
         for name, module in _trained(model):
             module.forward = _recorded(tape, name, module)
@@ -61,7 +61,8 @@ class Ghost:
         inputs, labels = candidate.inputs, candidate.labels
         if not inputs.requires_grad:  # layer outputs need a graph even where nobody differentiates the inputs
             inputs = inputs.detach().requires_grad_()
-        tape = self._run(inputs.flatten(0, 1), labels.flatten(0, 1), inputs.shape[:2])
+        hidden = {name: value.flatten(0, 1) for name, value in candidate.nuisances.items()}
+        tape = self._run(inputs.flatten(0, 1), labels.flatten(0, 1), inputs.shape[:2], hidden)
         leaves: dict[str, Leaf] = {}
         for name, module, kept, d in tape:
             for local, leaf in _RULES[type(module)](module, kept, d, len(inputs)).items():
@@ -71,11 +72,11 @@ class Ghost:
             raise PathError(f"the layer of {unused!r} was not called", where="ghost path", remedy='use path="vmap"')
         return Batch({name: leaves[name] for name in self.params}, sharing)
 
-    def _run(self, inputs: Tensor, labels: Tensor, shape: torch.Size) -> Tape:
+    def _run(self, inputs: Tensor, labels: Tensor, shape: torch.Size, hidden: Tree) -> Tape:
         """Every trained layer with what it kept of its input and the gradient at its output."""
         self.tape.clear()
-        outputs = functional_call(self.model, ({**self.params}, self.task.buffers), (inputs,))
-        losses = self.task.recipe.loss(outputs, labels)
+        outputs = functional_call(self.model, ({**self.params}, {**self.task.buffers, **hidden}), (inputs,))
+        losses = self.task.working_recipe.loss(outputs, labels)
         if losses.shape != inputs.shape[:1]:
             raise PathError(
                 f"the loss returns {tuple(losses.shape)} for {len(inputs)} examples",

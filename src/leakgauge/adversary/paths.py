@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import ClassVar, Literal, Protocol, get_args
 
@@ -49,7 +49,8 @@ class Loop:
 
     def updates(self, candidate: Candidate, sharing: Sharing) -> Batch:
         client = _client(self.task, self.params)
-        made = [client(x, y) for x, y in zip(candidate.inputs, candidate.labels, strict=True)]
+        hidden = [{k: v[n] for k, v in candidate.nuisances.items()} for n in range(len(candidate.inputs))]
+        made = [client(x, y, h) for x, y, h in zip(candidate.inputs, candidate.labels, hidden, strict=True)]
         return Batch.of(tree.stacked(made), sharing.counts)
 
 
@@ -69,12 +70,13 @@ class Vmap:
         entries = sum(p.numel() for p in self.params.values())
         chunk = max(1, VMAP_ENTRIES // entries)
         client = _client(self.task, self.params, self.model)
-        return Batch.of(vmap(client, chunk_size=chunk)(candidate.inputs, candidate.labels), sharing.counts)
+        given = candidate.inputs, candidate.labels, dict(candidate.nuisances)
+        return Batch.of(vmap(client, chunk_size=chunk)(*given), sharing.counts)
 
 
-def _client(task: Task, params: Tree, model: nn.Module | None = None) -> Callable[[Tensor, Tensor], dict[str, Tensor]]:
+def _client(task: Task, params: Tree, model: nn.Module | None = None) -> Callable[..., dict[str, Tensor]]:
     buffers, called = task.buffers, task.working if model is None else model
-    return lambda x, y: update_of(called, params, buffers, x, y, task.recipe)
+    return lambda x, y, hidden: update_of(called, params, buffers, x, y, task.working_recipe, hidden)
 
 
 def _affine_apart(model: nn.Module) -> nn.Module:
@@ -156,12 +158,13 @@ def choose(
 def _with_neighbour(candidate: Candidate) -> Candidate:
     first = candidate.inputs[:1].detach()
     ramp = torch.linspace(0, 1, first.numel(), dtype=first.dtype, device=first.device).view_as(first)
-    return Candidate(torch.cat([first, (first + ramp) / 2]), candidate.labels[:1].repeat_interleave(2, 0))
+    hidden = {name: value[:1].repeat_interleave(2, 0) for name, value in candidate.nuisances.items()}
+    return Candidate(torch.cat([first, (first + ramp) / 2]), candidate.labels[:1].repeat_interleave(2, 0), hidden)
 
 
 def _slope(path: Path, objective: Callable[[Batch, Candidate], Tensor], candidate: Candidate) -> Tensor:
     inputs = candidate.inputs.detach().requires_grad_()
-    live = Candidate(inputs, candidate.labels)
+    live = replace(candidate, inputs=inputs)
     value = objective(path.updates(live, Sharing((len(inputs),))), live)
     (slope,) = torch.autograd.grad(value.sum(), inputs)
     return slope

@@ -1,0 +1,108 @@
+"""What defenses before the update stage share: they act on records, on the model, or on the training.
+
+An input part encodes records, a model part changes the network and its loss, a training part changes the update that
+the training makes. Each is a frozen value; ``|`` composes it with parts of any stage into a Protection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from torch import Generator, Tensor, nn
+
+from leakgauge.expr import Part
+from leakgauge.types import Domain, Loss, Records, Release, Tree
+
+if TYPE_CHECKING:
+    from leakgauge.defenses.protection import Protection
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What an input part makes of records: inputs ``[b, …]``, labels ``[b]`` or ``[b, classes]``, and its nuisances.
+
+    Every nuisance has one row per encoding. Where no part acts, these are the records themselves.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    domain: Domain
+    side: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, rows: slice) -> Encoded:
+        side = {name: value[rows] for name, value in self.side.items()}
+        return Encoded(self.inputs[rows], self.labels[rows], self.domain, side)
+
+
+class EarlyPart(Part):
+    """A part of one of the first three stages. ``|`` makes a Protection with the next part, of whatever stage."""
+
+    stage: ClassVar[str] = ""
+    nuisances: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def neutral(cls) -> Self | None:
+        """The setting that changes nothing; None if there is none."""
+        return None
+
+    def __or__(self, other: Any) -> Protection:
+        from leakgauge.defenses.protection import protection  # a Protection holds such parts
+
+        made: Protection = protection(self) | other
+        return made
+
+    def __ror__(self, other: Any) -> Protection:
+        from leakgauge.defenses.protection import protection
+
+        made: Protection = protection(other) | self
+        return made
+
+
+class InputPart(EarlyPart):
+    """``(x, y) ↦ encoding``, drawn anew in every round from a client's whole set of records."""
+
+    stage: ClassVar[str] = "input"
+
+    def encode(self, pool: Records | Encoded, rows: Tensor, *, generator: Generator) -> Encoded:
+        """The encodings of ``rows`` of the pool; the same generator gives the rows of one and the same round."""
+        raise NotImplementedError
+
+    def check(self, domain: Domain, records: int) -> None:
+        """Refuse a domain or a number of records that it cannot encode."""
+
+
+class ModelPart(EarlyPart):
+    """A change of the network: it may add parameters, random numbers and a term of the loss."""
+
+    stage: ClassVar[str] = "model"
+    columns: ClassVar[int] = 0
+    """Columns that it adds to the outputs, behind the scores of the classes: what its term of the loss needs."""
+
+    def wrap(self, model: nn.Module, domain: Domain) -> nn.Module:
+        """A copy of the model with the change; names of the user's parameters stay. A model that has it is kept."""
+        raise NotImplementedError
+
+    def loss(self, loss: Loss) -> Loss:
+        """The loss of the changed model's outputs."""
+        return loss
+
+    def draw(self, model: nn.Module, batch: int, *, generator: Generator) -> dict[str, Tensor]:
+        """The random numbers of one pass over a batch, by the name of the buffer that takes them, ``[batch, …]``."""
+        return {}
+
+
+class TrainingPart(EarlyPart):
+    """A change of the update that local training makes."""
+
+    stage: ClassVar[str] = "training"
+
+    def check(self, *, local_steps: int) -> None:
+        """Refuse a training that it does not model."""
+
+    def perturb(self, update: Tree, *, generator: Generator) -> Release:
+        raise NotImplementedError
