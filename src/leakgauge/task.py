@@ -42,6 +42,7 @@ class Task:
         object.__setattr__(self, "working", self.fresh())
         loss = self.protection.loss(self.recipe.loss)
         object.__setattr__(self, "working_recipe", replace(self.recipe, loss=loss))
+        self.protection.update.fits(self.params)
         self._check_forward()
 
     def trained(self) -> nn.Module:
@@ -131,7 +132,7 @@ class ClientContext:
     params: Tree
     nuisances: Tree = field(default_factory=dict)
 
-    def _inputs(self) -> Tensor:
+    def inputs(self) -> Tensor:
         return self.records.inputs.to(next(iter(self.params.values())))
 
     def per_example(self) -> dict[str, Tensor]:
@@ -141,11 +142,11 @@ class ClientContext:
             recipe = self.task.working_recipe
             return update_of(self.task.working, self.params, self.task.buffers, *batch, recipe, mine)
 
-        made: dict[str, Tensor] = vmap(one)(self._inputs(), self.records.labels, dict(self.nuisances))
+        made: dict[str, Tensor] = vmap(one)(self.inputs(), self.records.labels, dict(self.nuisances))
         return made
 
     def representation(self, layer: str) -> Tensor:
-        return self.representation_of(layer)(self._inputs())
+        return self.representation_of(layer)(self.inputs())
 
     def representation_of(self, layer: str) -> Callable[[Tensor], Tensor]:
         modules = dict(self.task.working.named_modules())

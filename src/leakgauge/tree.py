@@ -164,6 +164,7 @@ class Leaf(Protocol):
     def dot(self, observed: Tensor, sharing: Sharing) -> Tensor: ...
     def distance(self, observed: Tensor, sharing: Sharing, received: Tensor) -> Tensor: ...
     def entries(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Tensor: ...
+    def mapped(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Leaf: ...
     def scaled(self, factor: Tensor) -> Leaf: ...
     def dense(self) -> Dense: ...
 
@@ -233,6 +234,9 @@ class Mapped:
             composed = lambda u, *rest: fn(self.fn(u, *rest[:own]), *rest[own:])  # noqa: E731
         return self.base.entries(composed, (*self.others, *others), sharing)
 
+    def mapped(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Mapped:
+        return Mapped(self, fn, tuple(others), sharing)
+
     def scaled(self, factor: Tensor) -> Leaf:
         # a factor per candidate does not commute with a general map: form the entries first
         return self.dense().scaled(factor)
@@ -285,12 +289,7 @@ class Batch:
 
     def mapped(self, fn: Entrywise, *others: Tree) -> Batch:
         return self._with(
-            {
-                name: leaf.mapped(fn, [o[name] for o in others], self.sharing)
-                if isinstance(leaf, Dense)
-                else Mapped(leaf, fn, tuple(o[name] for o in others), self.sharing)
-                for name, leaf in self.leaves.items()
-            }
+            {name: leaf.mapped(fn, [o[name] for o in others], self.sharing) for name, leaf in self.leaves.items()}
         )
 
     def only(self, names: Sequence[str]) -> Batch:

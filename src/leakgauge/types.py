@@ -92,6 +92,9 @@ class Loss(Protocol):
 class Context(Protocol):
     """What an update-stage defense may ask of the client, without importing models."""
 
+    def inputs(self) -> Tensor:
+        """The batch's inputs as the model gets them, ``[B, …]``."""
+
     def per_example(self) -> Tree:
         """The update of every example of the batch alone, ``[B, …]``."""
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from leakgauge.tree import Dense, Entrywise, Sharing, Sloped, Slopes, squared_residual
+from leakgauge.tree import Dense, Entrywise, Leaf, Mapped, Sharing, Sloped, Slopes, masked, squared_residual
 
 BLOCK = 2**19
 """Entries of a block of rows: two megabytes in float32, still in the cache when used again, and few calls in all."""
@@ -54,6 +54,13 @@ class Factored:
 
     def entries(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Tensor:
         return _entries(self.a, self.d, _slopes_of(fn), sharing, *map(self._rows, others))
+
+    def mapped(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Leaf:
+        """A mask of whole columns masks the inputs, ``G ⊙ m = Σ_r d_r (a_r ⊙ m)ᵀ``; other maps wait for the entries."""
+        if fn is masked and others[0].shape[1] == 1:
+            columns = others[0].expand(-1, 1, *self.shape[1:]).flatten(2)
+            return Factored(self.a * columns[sharing.rows(columns.device)], self.d, self.shape)
+        return Mapped(self, fn, tuple(others), sharing)
 
     def scaled(self, factor: Tensor) -> Factored:
         return Factored(self.a, self.d * factor.view(-1, 1, 1), self.shape)

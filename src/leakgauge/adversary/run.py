@@ -52,7 +52,7 @@ def attack(
     ]
     parts = [run.reconstruct() for run in runs]
     order = torch.tensor([i for run in runs for i in run.places]).argsort()
-    return [_joined([part[s] for part in parts], order) for s in range(len(settings))]
+    return [joined([part[s] for part in parts], order.tolist()) for s in range(len(settings))]
 
 
 def _check_sweep(adversary: Adversary) -> None:
@@ -88,8 +88,9 @@ def _groups(observations: Sequence[Observation]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _joined(parts: list[Reconstruction], order: Tensor) -> Reconstruction:
-    places = order.tolist()
+def joined(parts: Sequence[Reconstruction], places: Sequence[int]) -> Reconstruction:
+    """Several reconstructions as one; row i of the whole is row ``places[i]`` of the parts put together."""
+    order = torch.tensor(places)
     traces, status = [t for p in parts for t in p.traces], [s for p in parts for s in p.status]
     return Reconstruction(
         torch.cat([p.inputs for p in parts])[order],
@@ -303,4 +304,4 @@ def activations(task: Task) -> int:
     return total + task.domain.size
 
 
-__all__ = ["MEMORY", "attack"]
+__all__ = ["MEMORY", "attack", "joined"]

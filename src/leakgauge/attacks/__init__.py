@@ -4,8 +4,20 @@ from leakgauge.attacks.adaptive import Adaptive
 from leakgauge.attacks.analytic import Analytic
 from leakgauge.attacks.bayes import bayes
 from leakgauge.attacks.dlg import dlg, idlg
+from leakgauge.attacks.drop_layer import DropLayer
 from leakgauge.attacks.inverting import inverting_gradients
 
-adaptive, analytic = Adaptive, Analytic
+adaptive, analytic, drop_layer = Adaptive, Analytic, DropLayer
 
-__all__ = ["Adaptive", "Analytic", "adaptive", "analytic", "bayes", "dlg", "idlg", "inverting_gradients"]
+__all__ = [
+    "Adaptive",
+    "Analytic",
+    "DropLayer",
+    "adaptive",
+    "analytic",
+    "bayes",
+    "dlg",
+    "drop_layer",
+    "idlg",
+    "inverting_gradients",
+]

@@ -33,7 +33,8 @@ class Adaptive(Part):
     """The adversary of whatever protection the task has; ``adaptive().against(protection)`` shows it.
 
     - None, or clipping of the whole update: cosine, since a clipped update is a positive multiple of the raw one.
-    - Pruning, other maps: cosine after the map; of a pruned zero only what exceeds the smallest survivor counts.
+    - Pruning, other maps: cosine after the map; of a pruned zero only what exceeds the smallest survivor counts, and
+      of a layer under Soteria the columns that are not zero.
     - With noise: the density of the protection; hidden masks are summed out, granted ones used. Where there is no
       density (two noises, clipping after noise, a hidden threshold), cosine, with a warning that says why.
     - With random pruning, labels come from the rows of the last weight: its bias may have lost the telling entry.

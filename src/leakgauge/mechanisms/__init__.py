@@ -5,10 +5,12 @@ from leakgauge.mechanisms.chain import Chain
 from leakgauge.mechanisms.maps import Clip, Identity
 from leakgauge.mechanisms.noise import Gaussian, Laplace
 from leakgauge.mechanisms.prune import MagnitudePrune, RandomPrune, smallest_survivor
+from leakgauge.mechanisms.soteria import Soteria
 
 identity, clip = Identity, Clip
 gaussian, laplace = Gaussian, Laplace
 random_prune, prune = RandomPrune, MagnitudePrune
+soteria = Soteria
 
 __all__ = [
     "Chain",
@@ -19,6 +21,7 @@ __all__ = [
     "Laplace",
     "MagnitudePrune",
     "RandomPrune",
+    "Soteria",
     "UpdatePart",
     "clip",
     "gaussian",
@@ -28,4 +31,5 @@ __all__ = [
     "prune",
     "random_prune",
     "smallest_survivor",
+    "soteria",
 ]

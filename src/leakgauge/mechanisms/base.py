@@ -46,6 +46,9 @@ class UpdatePart(Part):
 
     nuisances: ClassVar[tuple[str, ...]] = ()
 
+    def fits(self, params: Tree) -> None:
+        """Refuse a model that this part cannot act on, before anything runs."""
+
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         raise NotImplementedError
 

@@ -31,6 +31,10 @@ class Chain(UpdatePart):
     def __repr__(self) -> str:
         return " | ".join(map(repr, self.parts))
 
+    def fits(self, params: Tree) -> None:
+        for part in self.parts:
+            part.fits(params)
+
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         observed, side = dict(update), {}
         for i, part in enumerate(self.parts):

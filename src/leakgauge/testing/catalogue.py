@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leakgauge import adversary, attacks, client, mechanisms
-from leakgauge.errors import NoDensityError
+from leakgauge.errors import ModelError, NoDensityError
 from leakgauge.expr import parse
 from leakgauge.mechanisms import UpdatePart
 from leakgauge.testing.samples import Entries
@@ -23,6 +23,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "laplace": ("laplace(scale=0.2)",),
         "random_prune": ("random_prune(p=0.4)",),
         "prune": ("prune(p=0.6)",),
+        "soteria": ("soteria(layer='first')", "soteria(layer='first', p=0.5, epsilon=0.0, features='live')"),
     },
     "likelihood": {
         "l2": ("l2()", "l2(weights='exponential')"),
@@ -57,6 +58,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "analytic": ("analytic()", "analytic(how='row')"),
         "bayes": ("bayes()", "bayes(prior=uniform(), ball=ball(points=2, delta=0.1))"),
         "dlg": ("dlg()",),
+        "drop_layer": ("drop_layer()", "drop_layer(layer='last', leave='columns', steps=10)"),
         "idlg": ("idlg(restarts=1)",),
         "inverting_gradients": ("inverting_gradients()", "inverting_gradients(steps=10, lr=0.05)"),
     },
@@ -100,7 +102,7 @@ def has_density(part: UpdatePart) -> bool:
     try:
         sample = Entries.draw(part, 0.5, entries=4, seed=0)
         sample.log_density(sample.values)
-    except NoDensityError:
+    except (NoDensityError, ModelError):  # a part that asks for more than the update has none by itself
         return False
     return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from leakgauge.expr import parse
 from leakgauge.mechanisms import UpdatePart
 from leakgauge.task import Task
+from leakgauge.types import Tree
 
 
 def repr_round_trips(part: Any) -> None:
@@ -35,7 +37,8 @@ def release_is_pure(part: UpdatePart, *, seed: int = 1) -> None:
         update = example_update(dtype=dtype, seed=seed)
         kept = {name: value.clone() for name, value in update.items()}
         state = torch.get_rng_state()
-        made = [part.release(update, None, generator=torch.Generator().manual_seed(seed)) for _ in range(2)]
+        context = ExampleContext(update)
+        made = [part.release(update, context, generator=torch.Generator().manual_seed(seed)) for _ in range(2)]
         assert torch.equal(torch.get_rng_state(), state), f"{part!r} draws from the global generator"
         for name, value in update.items():
             assert torch.equal(value, kept[name]), f"{part!r} writes into the update ({name!r})"
@@ -89,6 +92,33 @@ def example_update(*, dtype: torch.dtype = torch.float64, seed: int = 1) -> dict
     update["first.weight"][0, 0] = 0.0
     update["first.weight"][1, :2] = 0.5
     return {name: value.to(dtype) for name, value in update.items()}
+
+
+@dataclass(frozen=True)
+class ExampleContext:
+    """The client's side of :func:`example_update`: two examples, whose updates have it as their mean.
+
+    Every layer's input has three features, a smooth map of the examples' four inputs; the last one is dead.
+    """
+
+    update: Tree
+
+    def inputs(self) -> Tensor:
+        like = next(iter(self.update.values()))
+        return torch.linspace(-1, 1, 8, dtype=like.dtype).view(2, 4)
+
+    def per_example(self) -> dict[str, Tensor]:
+        return {name: torch.stack([u + 0.25, u - 0.25]) for name, u in self.update.items()}
+
+    def representation(self, layer: str) -> Tensor:
+        return self.representation_of(layer)(self.inputs())
+
+    def representation_of(self, layer: str) -> Callable[[Tensor], Tensor]:
+        def run(inputs: Tensor) -> Tensor:
+            first, second = inputs.square().sum(1), (inputs[:, 0] - 2 * inputs[:, 3]).sigmoid()
+            return torch.stack([first, second, 0 * first], 1)
+
+        return run
 
 
 def _state(model: nn.Module) -> dict[str, object]:

@@ -1,0 +1,87 @@
+"""The attack on Soteria: match what the defense did not touch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from leakgauge.adversary import Adversary, Reconstruction, cosine, signed_adam, through
+from leakgauge.adversary.run import joined
+from leakgauge.errors import DomainError, ModelError
+from leakgauge.expr import Part, register
+from leakgauge.mechanisms.soteria import Soteria, linear_layers
+from leakgauge.observation import Observation
+from leakgauge.priors import tv, uniform
+from leakgauge.task import Task
+from leakgauge.types import Candidate
+
+Leave = Literal["weight", "columns"]
+
+
+@register("attack", "drop_layer")
+@dataclass(frozen=True, repr=False)
+class DropLayer(Part):
+    """Inverting gradients without what Soteria pruned.
+
+    ``leave="weight"`` leaves the defended layer's weight out of the cosine (the published attack);
+    ``leave="columns"`` only its zero columns, which everybody can see. Where ``layer`` is None, it is not known: for
+    every observation each linear layer is tried for ``scout`` steps, and the one with the least residual
+    ``1 − cos`` of the matched tensors is taken, since a tensor that was pruned and is still matched leaves one.
+
+    References:
+        Balunović et al., Bayesian Framework for Gradient Leakage, 2022, section 5. https://arxiv.org/abs/2111.04706
+    """
+
+    layer: str | None = None
+    leave: Leave = "weight"
+    steps: int = 4000
+    scout: int = 100
+    lr: float = 0.1
+    tv_weight: float = 4e-4
+    restarts: int = 1
+
+    def __post_init__(self) -> None:
+        if self.leave not in get_args(Leave):
+            raise DomainError(f'leave must be "weight" or "columns", got {self.leave!r}', where="drop_layer")
+        if self.scout < 1:
+            raise DomainError(f"scout must be at least 1, got {self.scout}", where="drop_layer")
+
+    def against(self, layer: str, *, images: bool = True) -> Adversary:
+        """The adversary of Soteria on ``layer``, for a task under that protection."""
+        return Adversary(
+            likelihood=cosine(drop=(Soteria(layer).weight,)) if self.leave == "weight" else through(cosine()),
+            prior=self.tv_weight * tv() if images else uniform(),
+            solver=signed_adam(lr=self.lr, steps=self.steps),
+            restarts=self.restarts,
+        )
+
+    def __call__(self, task: Task, observations: Sequence[Observation], **how: Any) -> Reconstruction:
+        if self.layer is not None:
+            return self._assuming(self.layer, task, observations, how)
+        found = self.find(task, observations, **how)
+        groups = {layer: [i for i, f in enumerate(found) if f == layer] for layer in dict.fromkeys(found)}
+        made = [self._assuming(layer, task, [observations[i] for i in at], how) for layer, at in groups.items()]
+        order = [i for at in groups.values() for i in at]
+        return joined(made, [order.index(i) for i in range(len(order))])
+
+    def find(self, task: Task, observations: Sequence[Observation], **how: Any) -> list[str]:
+        """The layer that was defended, for every observation: the one with the least residual."""
+        layers = linear_layers(task.params)
+        if not layers:
+            raise ModelError("the model has no linear layer", where="drop_layer", remedy="attack with adaptive()")
+        residuals = torch.stack([self.residual(layer, task, observations, **how) for layer in layers])
+        return [layers[i] for i in residuals.argmin(0).tolist()]
+
+    def residual(self, layer: str, task: Task, observations: Sequence[Observation], **how: Any) -> Tensor:
+        """``1 − cos`` of what is matched if ``layer`` was defended, after ``scout`` steps, ``[n]``."""
+        made = replace(self, steps=self.scout, restarts=1)._assuming(layer, task, observations, how)
+        prior = self.against(layer, images=task.domain.kind == "image").prior
+        return prior(Candidate(made.inputs, made.labels)) - made.log_posterior
+
+    def _assuming(self, layer: str, task: Task, observations: Sequence[Observation], how: Any) -> Reconstruction:
+        adversary = self.against(layer, images=task.domain.kind == "image")
+        return adversary(task.protect(Soteria(layer)), observations, **how)
