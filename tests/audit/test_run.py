@@ -43,15 +43,15 @@ def test_a_run_says_something_of_every_defense(spec: Spec, tmp_path: Path) -> No
     assert [d["name"] for d in defenses] == ["none", "noisy"]
     assert all(len(d["records"]) == 12 for d in defenses)
     assert json.loads((tmp_path / "run" / "result.json").read_text()) == made
-    scores = [r["score"] for r in defenses[0]["records"]]
-    assert scores == sorted(scores, reverse=True)
+    exposed = [r["exposure"] for r in defenses[0]["records"]]
+    assert exposed == sorted(exposed)
 
 
 def test_a_second_run_does_no_work_and_says_the_same(spec: Spec, tmp_path: Path) -> None:
     audit(spec, tmp_path, tmp_path / "run")
     first = (tmp_path / "run" / "result.json").read_bytes()
     seen: list[int] = []
-    audit(spec, tmp_path, tmp_path / "run", report=lambda done, total, cell, fault: seen.append(done))
+    audit(spec, tmp_path, tmp_path / "run", report=lambda event: seen.append(event.done))
     assert seen == []
     assert (tmp_path / "run" / "result.json").read_bytes() == first
 
@@ -70,10 +70,10 @@ def test_a_failing_cell_makes_its_defense_incomplete_and_stops_no_other(
 
     real = cells.run
 
-    def stumbling(cell: object, prepared: object) -> object:
+    def stumbling(cell: object, *given: object) -> object:
         if "gaussian" in cell.params["defense"]:  # type: ignore[attr-defined]
             raise RuntimeError("stumbled")
-        return real(cell, prepared)  # type: ignore[arg-type]
+        return real(cell, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(cells, "run", stumbling)
     made = audit(spec, tmp_path, tmp_path / "run")

@@ -178,7 +178,7 @@ def test_flipped_bytes(flips: list[tuple[int, int]]) -> None:
         ({**GOOD, "adversaries": {"a": "bayes(prior=tw())"}}, "adversaries.a", "unknown name 'tw'"),
         ({**GOOD, "threat": {"grants": ["maks"]}}, "threat.grants.0", "did you mean 'mask'"),
         ({**GOOD, "verdict": {"recognisable": {}}}, "verdict.recognisable", "no leak threshold"),
-        (task(records=4), "verdict.significance", "take at least 5 records"),
+        (task(records=4), "verdict.significance", "take at least records = 6"),
         ({**GOOD, "verdict": {"significance": 1e-6}}, "verdict.significance", "say at least significance"),
     ],
 )
@@ -188,8 +188,29 @@ def test_problems_of_sense(raw: dict[str, Any], key: str, said: str) -> None:
 
 def test_holm_counts_the_defenses() -> None:
     many = {f"d{i}": f"gaussian(std={i + 1}.0)" for i in range(4)}
-    assert found(task(records=5)) == {}  # 1/32 for one defense
-    assert "corrected for 4 defenses" in found({**task(records=5), "defenses": many})["verdict.significance"]
+    assert found(task(records=6)) == {}  # 2/64 for one defense
+    assert "corrected for 4 comparisons" in found({**task(records=6), "defenses": many})["verdict.significance"]
+    later = {**task(records=6), "checkpoints": {"train_steps": [0, 10]}}
+    assert "corrected for 2 comparisons" in found(later)["verdict.significance"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "key", "said"),
+    [
+        ({**GOOD, "adversaries": {"a": 3}}, "adversaries.a", "must be text in quotes"),
+        ({**GOOD, "adversaries": {"a": ["dlg()", 3]}}, "adversaries.a.1", "must be text in quotes"),
+    ],
+)
+def test_an_adversary_is_a_text_or_a_list_of_texts(raw: dict[str, Any], key: str, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        of(raw)
+    assert [p.key for p in caught.value.problems] == [key]
+    assert said in str(caught.value)
+
+
+def test_settings_to_tune_are_checked_one_by_one() -> None:
+    assert "unknown name 'dgl'" in found({**GOOD, "adversaries": {"a": ["dlg()", "dgl()"]}})["adversaries.a"]
+    assert "no setting" in found({**GOOD, "adversaries": {"a": []}})["adversaries.a"]
 
 
 def test_all_problems_of_sense_at_once(tmp_path: Path) -> None:

@@ -67,7 +67,6 @@ def frame(names: Sequence[str]) -> dict[str, Any]:
         "thresholds": {"metric": "ssim", "recognisable": 0.5, "exact": 60.0, "significance": 0.05},
         "replay": {"status": "not checked", "sentence": "The set-up was not checked against your client."},
         "preflight": [],
-        "control": {"mean": 0.5, "low": 0.4, "high": 0.6, "p": 0.03125, "n": N},
         "ledger": [{"number": "every score", "assumes": "labels known"}],
         "faults": {},
     }
@@ -110,6 +109,9 @@ def defense(name: str, word: str, strength: float = 1.0) -> dict[str, Any]:
         "name": name,
         "expression": expression(name),
         "attack": attack if done else {**attack, "p": None, "excess": None, "rate": None},
+        "control": {"mean": 0.5, "low": 0.4, "high": 0.6, "p": 0.03125, "n": N, "adversaries": {"adaptive": 0.03125}}
+        if done
+        else None,
         "bound": {"ceiling": 0.02, "why": "Gaussian mechanism", "assumptions": ["a prior guess of 1 %"]}
         if name == "bounded"
         else None,

@@ -8,7 +8,8 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
-from leakgauge.report import junit, markdown, read, toml
+from leakgauge import toml
+from leakgauge.report import junit, markdown, read
 from leakgauge.report.markdown import code, plain
 from leakgauge.report.words import INCONCLUSIVE, LADDER, fails
 from tests.report.samples import ALL, make

@@ -7,20 +7,35 @@ from typing import Any
 
 from leakgauge.audit.doctor import examine
 from leakgauge.audit.prepare import prepare
-from leakgauge.audit.result import result
-from leakgauge.audit.run import Report, execute
+from leakgauge.audit.result import redacted, result
+from leakgauge.audit.run import Event, Report, execute
 from leakgauge.audit.spec import Problem, Spec, SpecError, load
 from leakgauge.audit.store import Store, canonical, write
 
-__all__ = ["Problem", "Report", "Spec", "SpecError", "audit", "load"]
+__all__ = ["Event", "Problem", "Report", "Spec", "SpecError", "audit", "load"]
 
 
 def audit(
-    spec: Spec, home: Path, out: Path, *, workers: int = 1, report: Report | None = None, redact: bool = False
+    spec: Spec,
+    home: Path,
+    out: Path,
+    *,
+    workers: int = 1,
+    report: Report | None = None,
+    redact: bool = False,
+    ablate: bool = False,
 ) -> dict[str, Any]:
-    """Run an audit, or what is left of it, and write ``result.json``; the same command resumes."""
+    """Run an audit, or what is left of it, and write ``result.json``; the same command resumes.
+
+    Relative paths of the spec start at ``home``. ``redact`` keeps neither originals nor reconstructions, nor labels in
+    the result; ``ablate`` also attacks without each grant in turn.
+    """
     diagnosis = examine(spec, home) if spec.task.replay else None
-    outcome = execute(spec, home, out, workers=workers, report=report, redact=redact)
-    made = result(spec, prepare(spec, home), outcome, Store(out), diagnosis)
+    outcome = execute(spec, home, out, workers=workers, report=report, redact=redact, ablate=ablate)
+    store = Store(out)
+    made = result(spec, prepare(spec, home), outcome, store, diagnosis)
+    if redact:
+        made = redacted(made)
     write(out / "result.json", canonical(made).encode())
+    write(out / "timings.json", canonical(store.timings()).encode())
     return made

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import entry_points
@@ -61,19 +61,21 @@ class Checks:
         self._parts("defenses", self.spec.defenses)
         self._parts("adversaries", self.spec.adversaries)
         self._grants()
-        self._not_yet()
+        self._threat()
         self._verdict()
         return self.found
 
-    def _not_yet(self) -> None:
-        """What the format foresees and the audit cannot do yet must not be passed over in silence."""
-        if self.spec.checkpoints.train_steps != [0]:
-            self.add("checkpoints.train_steps", "training is not built yet", "give [0], and trained task.weights")
-        recipe = self.spec.task.recipe
-        if self.spec.threat.learning_rate == "unknown" and (recipe.shares == "change" or recipe.local_steps > 1):
-            self.add("threat.learning_rate", "a hidden rate of a weight change is not modelled yet", 'say "known"')
-        if self.spec.threat.labels == "joint" and any("adaptive" in text for text in self.spec.adversaries.values()):
-            self.add("threat.labels", "adaptive() cannot optimise labels jointly yet", 'say "inferred"')
+    def _threat(self) -> None:
+        recipe, threat = self.spec.task.recipe, self.spec.threat
+        if threat.learning_rate == "unknown" and recipe.local_steps > 1:
+            self.add(
+                "threat.learning_rate",
+                f"a rate that is hidden over {recipe.local_steps} local steps is not modelled",
+                'say "known", or local_steps = 1',
+            )
+        given = [text for name in self.spec.adversaries for text in self.spec.settings(name)]
+        if threat.labels == "joint" and any("adaptive" in text for text in given):
+            self.add("threat.labels", "adaptive() does not search for labels", 'say "inferred"')
 
     def add(self, key: str, what: str, remedy: str) -> None:
         self.found.append(Problem(str(self.file), key, what, remedy))
@@ -123,13 +125,16 @@ class Checks:
             return None
         return self.tried(key, _parse, text, kinds[0], key)
 
-    def _parts(self, group: str, given: dict[str, str]) -> None:
+    def _parts(self, group: str, given: Mapping[str, str | list[str]]) -> None:
         if not given:
             self.add(group, "there is none", f"add one, for instance name = {_example(KINDS[group][0])!r}")
-        for name, text in given.items():
-            made = self.part(f"{group}.{name}", text, group)
-            if made is not None and group == "defenses":
-                self.tried(f"{group}.{name}", protection, made)
+        for name, texts in given.items():
+            if not texts:
+                self.add(f"{group}.{name}", "there is no setting in the list", "give one, or several to be tuned")
+            for text in [texts] if isinstance(texts, str) else texts:
+                made = self.part(f"{group}.{name}", text, group)
+                if made is not None and group == "defenses":
+                    self.tried(f"{group}.{name}", protection, made)
 
     # --- model, loss, data
 
@@ -272,14 +277,14 @@ class Checks:
                 f"SSIM needs images of {SMALLEST_SSIM}x{SMALLEST_SSIM}, these are {self._domain.shape}",
                 "say { psnr = 20.0 }",
             )
-        records, defenses = task.records * task.recipe.batch, max(1, len(self.spec.defenses))
-        least = least_p(min(records, 10**6)) * defenses
+        tests = max(1, len(self.spec.defenses)) * len(set(self.spec.checkpoints.train_steps))
+        least = least_p(min(task.records, 10**6)) * 2 * tests
         if least > rules.significance:
             self.add(
                 "verdict.significance",
-                f"{records} records cannot reach {rules.significance:g}: the smallest p-value is {least:.2g}, "
-                f"corrected for {defenses} defenses",
-                _reachable(rules.significance, defenses),
+                f"{task.records} updates cannot reach {rules.significance:g}: the smallest p-value is "
+                f"{min(least, 1):.2g}, corrected for {tests} comparisons",
+                _reachable(rules.significance, tests),
             )
 
 
@@ -287,10 +292,10 @@ def _parse(text: str, kind: str, where: str) -> Any:
     return leakgauge.parse(text, kind, where=where)
 
 
-def _reachable(level: float, defenses: int) -> str:
-    enough = next((n for n in range(1, 18) if least_p(n) * defenses <= level), None)
-    lowest = least_p(10**6) * defenses
-    return f"take at least {enough} records" if enough else f"say at least significance = {lowest:.2g}"
+def _reachable(level: float, tests: int) -> str:
+    enough = next((n for n in range(1, 18) if least_p(n) * 2 * tests <= level), None)
+    lowest = least_p(10**6) * 2 * tests
+    return f"take at least records = {enough}" if enough else f"say at least significance = {lowest:.2g}"
 
 
 def _example(kinds: tuple[str, ...]) -> str:

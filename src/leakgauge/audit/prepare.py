@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,15 +20,28 @@ from leakgauge.files import read_state
 from leakgauge.task import Task
 from leakgauge.types import Domain, Records, Tree
 
+FEWEST_REFERENCE = 200
+MOST_TEST = 1000
+"""Test records on which accuracy is measured."""
+
 
 @dataclass(frozen=True)
 class Prepared:
-    """A task, the records that are reported, and disjoint reference records for tuning and the prior-only null."""
+    """A task, the records that are reported, and those that are not.
+
+    ``others`` stand in for the reported records in the null, place by place: with the same label where labels are
+    granted. ``tuning`` chooses settings. ``reference`` is what anybody may know of such data: the guess without an
+    update comes from it. ``train`` and ``test`` are for training and accuracy.
+    """
 
     task: Task
     records: Records
+    others: Records
+    tuning: Records
     reference: Records
-    manifest: dict[str, str]
+    train: Records
+    test: Records
+    labels_granted: bool
 
     @cached_property
     def content(self) -> str:
@@ -38,6 +53,30 @@ class Prepared:
         return digest(
             {**self.task.params, **self.task.buffers, **{f"∇{n}": v for n, v in update.items()}, "h": outputs}
         )
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Which records were reported, and which chose settings, stood in the null or made the guess: by hash, all
+        together and each, so that anybody can see that the reported ones are in no other role."""
+        roles = {"reported": self.records, "tuning": self.tuning, "another": self.others, "reference": self.reference}
+        each = {role: [digest({"x": x})[:16] for x in records.inputs] for role, records in roles.items()}
+        return {**{role: digest({"x": records.inputs}) for role, records in roles.items()}, "records": each}
+
+    def at(self, state: Tree) -> Prepared:
+        """The same audit with the model in another state."""
+        model = self.task.to().model  # a copy: the user's stays as it is
+        model.load_state_dict(dict(state))
+        return replace(self, task=replace(self.task, model=model))
+
+    def guess(self) -> Tensor:
+        """The best guess without an update, for every reported record: the mean of the reference records, of its own
+        class where labels are granted."""
+        inputs, labels = self.reference.inputs, self.reference.labels
+        mean = inputs.mean(0)
+        if not self.labels_granted:
+            return mean.expand_as(self.records.inputs)
+        means = {int(c): inputs[labels == c].mean(0) for c in labels.unique()}
+        return torch.stack([means.get(int(c), mean) for c in self.records.labels])
 
 
 def digest(tree: Tree) -> str:
@@ -53,18 +92,53 @@ def digest(tree: Tree) -> str:
 def prepare(spec: Spec, folder: Path) -> Prepared:
     """Build everything the spec names; relative paths start at ``folder``."""
     found = data.load(_place(spec.task.data, folder))
-    needed = spec.task.records * spec.task.recipe.batch
+    size = spec.task.recipe.batch
+    needed = spec.task.records * size
     if len(found.test) < needed:
         raise DataError(
-            f"{len(found.test)} records, {needed} are needed ({spec.task.records} updates of a batch of "
-            f"{spec.task.recipe.batch})",
+            f"{len(found.test)} records, {needed} are needed ({spec.task.records} updates of a batch of {size})",
             where="task.data",
             remedy="lower task.records or task.recipe.batch",
         )
     records = found.sample(needed, seed=spec.seed, split="test")
-    reference = found.sample(min(200, len(found.train)), seed=spec.seed, split="train")
+    tuned = spec.tuning.records * size if any(isinstance(a, list) for a in spec.adversaries.values()) else 0
+    wanted = tuned + max(FEWEST_REFERENCE, 2 * needed)
+    pool = _without(found.sample(min(wanted, len(found.train)), seed=spec.seed, split="train"), records)
+    if len(pool) < tuned + size:
+        raise DataError(
+            f"{len(pool)} train records that are not among the reported, {tuned + size} are needed",
+            where="task.data",
+            remedy="give more train records: nulls and tuning must not use the reported ones",
+        )
+    tuning, reference = pool[:tuned], pool[tuned:]
+    granted = spec.threat.labels == "known"
     task = Task(_model(spec, found.domain, folder), found.domain, _recipe(spec))
-    return Prepared(task, records, reference, _manifest(records, reference))
+    test = found.sample(min(MOST_TEST, len(found.test)), seed=spec.seed, split="test")
+    others = reference[_stand_ins(records.labels, reference.labels, granted)]
+    return Prepared(task, records, others, tuning, reference, found.train, test, granted)
+
+
+def _without(records: Records, taken: Records) -> Records:
+    """The records that do not occur among the taken ones: data sets hold duplicates."""
+    seen = {digest({"x": x}) for x in taken.inputs}
+    return records[[i for i, x in enumerate(records.inputs) if digest({"x": x}) not in seen]]
+
+
+def _stand_ins(labels: Tensor, reference: Tensor, granted: bool) -> list[int]:
+    """For every reported record a place among the reference records: the next of its class where labels are granted
+    and the class is there, else the next of all."""
+    by_class: dict[int, list[int]] = defaultdict(list)
+    for place, label in enumerate(reference.tolist()):
+        by_class[label].append(place)
+    used: dict[int, int] = defaultdict(int)
+    everyone = list(range(len(reference)))
+    chosen = []
+    for label in labels.tolist():
+        key = label if granted and by_class[label] else -1
+        pool = by_class[label] if key >= 0 else everyone
+        chosen.append(pool[used[key] % len(pool)])
+        used[key] += 1
+    return chosen
 
 
 def _place(name: str, folder: Path) -> str:
@@ -95,18 +169,6 @@ def _recipe(spec: Spec) -> Recipe:
         weight_decay=given.weight_decay,
         minibatch=given.minibatch,
     )
-
-
-def _manifest(records: Records, reference: Records) -> dict[str, str]:
-    """Which records were reported and which were not: by hash, so that anybody can see that they are disjoint."""
-    reported = [digest({"x": x}) for x in records.inputs]
-    other = {digest({"x": x}) for x in reference.inputs}
-    overlap = sum(h in other for h in reported)
-    if overlap:
-        raise DataError(
-            f"{overlap} reported records are also reference records", where="task.data", remedy="remove the duplicates"
-        )
-    return {"reported": digest({"x": records.inputs}), "reference": digest({"x": reference.inputs})}
 
 
 def batches(values: Tensor, size: int) -> Tensor:

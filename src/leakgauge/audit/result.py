@@ -7,14 +7,19 @@ Schema 1::
     thresholds                  {metric, recognisable, exact, significance}
     replay                      {status, sentence}: does our client replay the user's?
     preflight                   [{name, severity, sentence}]
-    control                     the undefended update: {mean, low, high, p, n}, the best adversary's excess
     checkpoints[]               {step, accuracy, defenses[]}
-      defenses[]                {name, expression, attack, bound, adversaries[], records[], faults[]}
-        attack                  {verdict, why, p, excess {mean, low, high, p, n}, rate {...}}
+      defenses[]                {name, expression, attack, control, bound, accuracy, adversaries[], records[],
+                                 ablation[], faults[]}
+        attack                  {verdict, why, p, excess, nulls, single, recognised, rate}
+                                 p: corrected; excess: {mean, low, high, p, n} over another record's update;
+                                 nulls: the same over each null; single: p-value of the most exposed record by itself
+        control                 {mean, low, high, p, n, adversaries: name → p}: the undefended update of these records
         bound                   null, or {ceiling, why, assumptions[]}
-        adversaries[]           {name, expression, scores: arm → metric → [per record], labels}
-        records[]               most exposed first: {record, label, score, psnr, null, exposure, adversary,
+        adversaries[]           {name, expression, scores: arm → metric → [per record], labels: right ones in the
+                                 real arm, evaluations}
+        records[]               most exposed first: {record, label, score, psnr, null, prior, exposure, adversary,
                                  cell, row, null_cell, null_row}
+        ablation[]              {grant, mean, low, high, n}: what a grant was worth, in the metric
     ledger[]                    {number, assumes}
     faults                      cell → sentence
 """
@@ -23,38 +28,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from leakgauge import parse
+from leakgauge.audit.cells import SMALLEST_SSIM, scores
 from leakgauge.audit.doctor import Diagnosis
-from leakgauge.audit.plan import Cell, Plan
+from leakgauge.audit.ledger import ledger, replayed
+from leakgauge.audit.plan import ARMS, IDENTITY, Cell, shown, threats, trainings
 from leakgauge.audit.preflight import preflight
 from leakgauge.audit.prepare import Prepared
 from leakgauge.audit.run import Outcome, environment
 from leakgauge.audit.spec import Spec
-from leakgauge.audit.statistics import Scores, exposure
+from leakgauge.audit.statistics import Scores, excess
 from leakgauge.audit.store import Store
 from leakgauge.audit.verdict import NULLS, Arms, Verdict, incomplete, invalid, verdicts
+from leakgauge.training import accuracy
 
 SCOPE = "Reconstruction of records from updates was tested; membership and property inference are not tested."
-ARMS = ("real", *NULLS)
+Key = tuple[int, str]
+"""A step of training and the name of a defense."""
 
 
 def result(
     spec: Spec, prepared: Prepared, outcome: Outcome, store: Store, diagnosis: Diagnosis | None = None
 ) -> dict[str, Any]:
     """Everything an audit says, as plain JSON."""
-    found = _Found(spec, outcome.plan, store)
-    metric = "ssim" if min(prepared.task.domain.shape[-2:]) >= 11 and spec.verdict.recognisable.ssim else "psnr"
-    control = found.arms("identity()")
-    whole = {name: found.arms(text) for name, text in spec.defenses.items()}
-    ready = {name: arms for name, arms in whole.items() if arms is not None}
-    said = verdicts(ready, control, spec.verdict, metric) if control is not None else {}
+    found = _Found(spec, prepared, outcome, store)
+    metric = found.metric
+    steps = list(dict.fromkeys(spec.checkpoints.train_steps))
+    said = found.verdicts(steps)
     if diagnosis is not None and diagnosis.status != "replays":
-        said = {name: invalid(name, diagnosis.sentence) for name in spec.defenses}
-    labels = prepared.records.labels.tolist()
+        said = {key: invalid(key[1], diagnosis.sentence) for key in said}
     return {
         "schema": 1,
         "spec": spec.model_dump(mode="json"),
@@ -67,18 +73,15 @@ def result(
             "exact": spec.verdict.exact,
             "significance": spec.verdict.significance,
         },
-        "replay": _replay(diagnosis),
+        "replay": replayed(diagnosis),
         "preflight": [leak.as_json() for leak in preflight(prepared.task)],
-        "control": _control(control, metric),
         "checkpoints": [
             {
-                "step": 0,
-                "accuracy": None,
-                "defenses": [
-                    found.defense(name, text, said.get(name) or incomplete(name), ready.get(name), metric, labels)
-                    for name, text in spec.defenses.items()
-                ],
+                "step": step,
+                "accuracy": found.accuracy(step, IDENTITY),
+                "defenses": [found.defense(step, name, said[step, name]) for name in spec.defenses],
             }
+            for step in steps
         ],
         "ledger": ledger(spec, prepared, diagnosis),
         "faults": dict(sorted(outcome.faults.items())),
@@ -88,85 +91,140 @@ def result(
 class _Found:
     """Finished cells, by what they are about."""
 
-    def __init__(self, spec: Spec, plan: Plan, store: Store) -> None:
-        self.spec, self.plan, self.store = spec, plan, store
-        self.by: dict[tuple[str, str, str], list[Cell]] = {}
-        for cell in plan.cells:
-            key = (cell.params["defense"], cell.params["adversary"], cell.params["arm"])
-            self.by.setdefault(key, []).append(cell)
+    def __init__(self, spec: Spec, prepared: Prepared, outcome: Outcome, store: Store) -> None:
+        self.spec, self.prepared, self.plan, self.store = spec, prepared, outcome.plan, store
+        self.faults = outcome.faults
+        big = min(prepared.task.domain.shape[-2:]) >= SMALLEST_SSIM
+        self.metric = "ssim" if big and spec.verdict.recognisable.ssim else "psnr"
+        self.prior = {m: np.asarray(v) for m, v in scores(prepared.guess(), prepared.records.inputs).items()}
+        self.alike = _alike(prepared)
+        self.kept: dict[tuple[int, str, str], Arms | None] = {}
 
-    def cells(self, defense: str, adversary: str, arm: str) -> list[Cell]:
-        return self.by[repr(parse(defense)), repr(parse(adversary)), arm]
+    # --- scores
 
-    def scores(self, defense: str, adversary: str, arm: str) -> dict[str, Scores] | None:
-        """Metric → per record, or None where a cell is missing."""
-        cells = self.cells(defense, adversary, arm)
-        if not all(self.store.done(cell.id) for cell in cells):
-            return None
-        made = [self.store.result(cell.id)["scores"] for cell in cells]
-        return {metric: np.concatenate([np.asarray(m[metric]) for m in made]) for metric in made[0]}
+    def cells(self, step: int, defense: str, trained: str, adversary: str, arm: str, without: str | None) -> list[Cell]:
+        """The cells of an arm, in the order of the records."""
+        settings = [shown(text, "attack") for text in self.spec.settings(adversary)]
+        return self.plan.of(
+            step=step,
+            defense=shown(defense),
+            trained=shown(trained) if step else None,
+            adversary=settings[0] if len(settings) == 1 else settings,
+            arm=arm,
+            without=without,
+        )
 
-    def arms(self, defense: str) -> Arms | None:
-        got = {
-            arm: {name: self.scores(defense, text, arm) for name, text in self.spec.adversaries.items()} for arm in ARMS
+    def done(self, cells: list[Cell]) -> list[dict[str, Any]] | None:
+        """What the cells found, or None where one is missing."""
+        return [self.store.result(c.id) for c in cells] if all(self.store.done(c.id) for c in cells) else None
+
+    def arms(self, step: int, defense: str, trained: str) -> Arms | None:
+        key = (step, defense, trained)
+        if key not in self.kept:
+            self.kept[key] = self._arms(*key)
+        return self.kept[key]
+
+    def _arms(self, step: int, defense: str, trained: str) -> Arms | None:
+        by: dict[str, dict[str, dict[str, Scores]]] = {arm: {} for arm in ARMS}
+        cross: dict[str, dict[str, Scores]] = {}
+        for arm in ARMS:
+            for name in self.spec.adversaries:
+                made = self.done(self.cells(step, defense, trained, name, arm, None))
+                if made is None:
+                    return None
+                by[arm][name] = {m: np.concatenate([f["scores"][m] for f in made]) for m in made[0]["scores"]}
+                if arm == "another":
+                    cross[name] = {m: np.concatenate([f["cross"][m] for f in made]) for m in made[0]["cross"]}
+        return Arms(by, cross, self.alike, self.prior, self.spec.task.recipe.batch)
+
+    def verdicts(self, steps: list[int]) -> dict[Key, Verdict]:
+        """One verdict per checkpoint and defense; p-values are corrected for the number of them all."""
+        trained = trainings(self.spec)
+        keys = {(step, name): text for step in steps for name, text in self.spec.defenses.items()}
+        arms = {key: self.arms(key[0], text, trained[text]) for key, text in keys.items()}
+        controls = {key: self.arms(key[0], IDENTITY, trained[text]) for key, text in keys.items()}
+        ready = {k: a for k, a in arms.items() if a is not None and controls[k] is not None}
+        said = verdicts(
+            {str(k): a for k, a in ready.items()},
+            {str(k): controls[k] for k in ready},  # type: ignore[misc]
+            self.spec.verdict,
+            self.metric,
+        )
+        return {key: said.get(str(key)) or incomplete(key[1]) for key in keys}
+
+    # --- one defense
+
+    @cached_property
+    def _given(self) -> float:
+        return round(accuracy(self.prepared.task, self.prepared.test), 6)
+
+    def accuracy(self, step: int, trained: str) -> float | None:
+        """Test accuracy of the model that was trained with a defense; at step 0 of the model as given."""
+        if not step:
+            return self._given
+        for cell in self.plan.of(defense=shown(trained), train_steps=self.spec.checkpoints.train_steps):
+            if self.store.done(cell.id):
+                return round(float(self.store.result(cell.id)["accuracy"][str(step)]), 6)
+        return None
+
+    def defense(self, step: int, name: str, verdict: Verdict) -> dict[str, Any]:
+        text = self.spec.defenses[name]
+        trained = trainings(self.spec)[text]
+        arms = self.arms(step, text, trained)
+        said: dict[str, Any] = {
+            "name": name,
+            "expression": shown(text),
+            "attack": _attack(verdict),
+            "control": _control(verdict),
+            "bound": None,
+            "accuracy": self.accuracy(step, trained),
+            "adversaries": [],
+            "records": [],
+            "ablation": [],
+            "faults": [] if arms is not None else self.reasons(step, text),
         }
-        if any(scores is None for by in got.values() for scores in by.values()):
-            return None
-        return Arms(got)  # type: ignore[arg-type]
+        if arms is not None:
+            said["adversaries"] = [self.adversary(step, text, trained, a, arms) for a in self.spec.adversaries]
+            said["records"] = self.records(step, text, trained, arms)
+            said["ablation"] = self.ablation(step, text, trained, arms)
+        return said
 
-    def place(self, defense: str, adversary: str, arm: str, record: int) -> tuple[str, int]:
-        """The cell that holds a record's reconstruction, and its row there."""
-        for cell in self.cells(defense, adversary, arm):
-            start, stop = (edge * self.spec.task.recipe.batch for edge in cell.params["records"])
-            if start <= record < stop:
-                return cell.id, record - start
-        raise AssertionError(f"record {record} is in no cell")
+    def reasons(self, step: int, defense: str) -> list[str]:
+        """Why a defense has no verdict, each reason once."""
+        cells = self.plan.of(step=step, defense=shown(defense))
+        return list(dict.fromkeys(self.faults[c.id] for c in cells if c.id in self.faults)) or ["a planned cell failed"]
 
-    def defense(
-        self, name: str, text: str, verdict: Verdict, arms: Arms | None, metric: str, labels: list[int]
-    ) -> dict[str, Any]:
+    def adversary(self, step: int, defense: str, trained: str, name: str, arms: Arms) -> dict[str, Any]:
+        made = self.done(self.cells(step, defense, trained, name, "real", None)) or []
         return {
             "name": name,
-            "expression": repr(parse(text)),
-            "attack": {
-                "verdict": verdict.attack,
-                "why": verdict.why,
-                "p": verdict.p,
-                "excess": asdict(verdict.excess) if verdict.excess else None,
-                "rate": asdict(verdict.rate) if verdict.rate else None,
-            },
-            "bound": None,
-            "adversaries": []
-            if arms is None
-            else [self.adversary(a, t, arms) for a, t in self.spec.adversaries.items()],
-            "records": [] if arms is None else self.records(text, arms, metric, labels),
-            "faults": [] if arms is not None else ["a planned cell failed"],
+            "expression": made[0]["adversary"],
+            "scores": {arm: {m: v.tolist() for m, v in by[name].items()} for arm, by in arms.scores.items()},
+            "labels": sum(sum(f["labels"]) for f in made),
+            "evaluations": sum(f["evaluations"] for f in made),
         }
 
-    def adversary(self, name: str, text: str, arms: Arms) -> dict[str, Any]:
-        scores = {arm: {m: v.tolist() for m, v in by[name].items()} for arm, by in arms.scores.items()}
-        return {"name": name, "expression": repr(parse(text)), "scores": scores}
-
-    def records(self, defense: str, arms: Arms, metric: str, labels: list[int]) -> list[dict[str, Any]]:
+    def records(self, step: int, defense: str, trained: str, arms: Arms) -> list[dict[str, Any]]:
         """Every record with its best reconstruction and the best null, most exposed first."""
-        real, null = arms.best("real", metric), arms.null(metric)
-        seen = exposure(real, np.concatenate([arms.best(arm, metric) for arm in NULLS]))
-        psnr = arms.best("real", "psnr")
+        metric, labels = self.metric, self.prepared.records.labels.tolist()
+        real, psnr, exposure = arms.best("real", metric), arms.best("real", "psnr"), arms.exposure(metric)
+        null = {arm: arms.best(arm, metric) for arm in NULLS if arm != "prior"}
         rows = []
         for i in range(len(real)):
             winner = _winner({a: by[metric][i] for a, by in arms.scores["real"].items()})
-            arm = _winner({arm: arms.best(arm, metric)[i] for arm in NULLS})
+            arm = _winner({arm: values[i] for arm, values in null.items()})
             loser = _winner({a: by[metric][i] for a, by in arms.scores[arm].items()})
-            cell, row = self.place(defense, self.spec.adversaries[winner], "real", i)
-            null_cell, null_row = self.place(defense, self.spec.adversaries[loser], arm, i)
+            cell, row = self.place(step, defense, trained, winner, "real", i)
+            null_cell, null_row = self.place(step, defense, trained, loser, arm, i)
             rows.append(
                 {
                     "record": i,
                     "label": labels[i],
                     "score": float(real[i]),
                     "psnr": float(psnr[i]),
-                    "null": float(null[i]),
-                    "exposure": float(seen[i]),
+                    "null": float(null[arm][i]),
+                    "prior": float(self.prior[metric][i]),
+                    "exposure": float(exposure[i]),
                     "adversary": winner,
                     "cell": cell,
                     "row": row,
@@ -174,38 +232,82 @@ class _Found:
                     "null_row": null_row,
                 }
             )
-        return sorted(rows, key=lambda r: (-r["score"], r["record"]))
+        return sorted(rows, key=lambda r: (r["exposure"], -r["score"], r["record"]))
+
+    def place(self, step: int, defense: str, trained: str, adversary: str, arm: str, record: int) -> tuple[str, int]:
+        """The cell that holds a record's reconstruction, and its row there."""
+        for cell in self.cells(step, defense, trained, adversary, arm, None):
+            start, stop = (edge * self.spec.task.recipe.batch for edge in cell.params["records"])
+            if start <= record < stop:
+                return cell.id, record - start
+        raise AssertionError(f"record {record} is in no cell")
+
+    def ablation(self, step: int, defense: str, trained: str, arms: Arms) -> list[dict[str, Any]]:
+        """What each grant was worth: the best score with it, less the best without, per update."""
+        worth = []
+        for grant in threats(self.spec):
+            without = []
+            for name in self.spec.adversaries:
+                cells = self.cells(step, defense, trained, name, "real", grant)
+                made = self.done(cells) if cells else None
+                if made is None:
+                    break
+                without.append(np.concatenate([f["scores"][self.metric] for f in made]))
+            else:
+                best = np.maximum.reduce(without)
+                size = self.spec.task.recipe.batch
+                real, less = (s.reshape(-1, size).mean(1) for s in (arms.best("real", self.metric), best))
+                gain = asdict(excess(real, less))
+                worth.append({"grant": grant, **{k: gain[k] for k in ("mean", "low", "high", "n")}})
+        return worth
 
 
-def _winner(scores: Mapping[str, float]) -> str:
-    return max(scores, key=lambda name: (scores[name], name))
+def redacted(made: dict[str, Any]) -> dict[str, Any]:
+    """The same without the labels of private records."""
+    for checkpoint in made["checkpoints"]:
+        for defense in checkpoint["defenses"]:
+            for row in defense["records"]:
+                row["label"] = None
+    return made
 
 
-def _control(arms: Arms | None, metric: str) -> dict[str, Any] | None:
-    if arms is None:
+def _alike(prepared: Prepared) -> Any:
+    """``[J, n]``: whether the update that stood in for j came with the grants of record i.
+
+    Where labels are granted, an update of another class is no null for this one. Batches are told apart by their
+    sorted labels; where hardly any two agree, every update counts, for else there is nothing to compare with.
+    """
+    size = prepared.task.recipe.batch
+    labels = prepared.records.labels.unflatten(0, (-1, size)).sort(1).values
+    if not prepared.labels_granted:
+        alike = np.ones((len(labels), len(labels)), dtype=bool)
+    else:
+        alike = (labels[:, None] == labels[None]).all(-1).numpy()
+        if alike.sum() < 2 * len(labels):
+            alike = np.ones_like(alike)
+    return alike.repeat(size, 1)
+
+
+def _attack(verdict: Verdict) -> dict[str, Any]:
+    found = verdict.finding
+    return {
+        "verdict": verdict.attack,
+        "why": verdict.why,
+        "p": verdict.p,
+        "excess": asdict(found.gains["another"]) if found else None,
+        "nulls": {name: asdict(gain) for name, gain in found.gains.items()} if found else {},
+        "single": found.single if found else None,
+        "recognised": found.recognised if found else None,
+        "rate": asdict(verdict.rate) if verdict.rate else None,
+    }
+
+
+def _control(verdict: Verdict) -> dict[str, Any] | None:
+    if verdict.control is None:
         return None
-    from leakgauge.audit.statistics import excess
-
-    return asdict(excess(arms.best("real", metric), arms.null(metric)))
-
-
-def _replay(diagnosis: Diagnosis | None) -> dict[str, str]:
-    if diagnosis is None:
-        return {"status": "not checked", "sentence": "The set-up was not checked against your client."}
-    return {"status": diagnosis.status, "sentence": diagnosis.sentence}
+    together = verdict.control.together
+    return {**asdict(together.gains["another"]), "p": together.p, "adversaries": dict(verdict.control.each)}
 
 
-def ledger(spec: Spec, prepared: Prepared, diagnosis: Diagnosis | None) -> list[dict[str, str]]:
-    """What every number assumes."""
-    granted = ", ".join(spec.threat.grants) or "nothing else"
-    return [
-        {"number": "every score", "assumes": f"labels {spec.threat.labels}; the adversary is granted {granted}"},
-        {"number": "every score", "assumes": "the adversary knows model, weights, recipe and defense (Kerckhoffs)"},
-        {"number": "every score", "assumes": _replay(diagnosis)["sentence"]},
-        {"number": "p-values", "assumes": "real and null scores of a record are exchangeable when nothing leaks"},
-        {
-            "number": "all",
-            "assumes": f"{len(prepared.records)} records of {spec.task.data}, disjoint from "
-            f"{len(prepared.reference)} reference records (manifest.json)",
-        },
-    ]
+def _winner(by: Mapping[str, float]) -> str:
+    return max(by, key=lambda name: (by[name], name))

@@ -7,9 +7,12 @@ not be the undisturbed run's; a failing cell is reported and does not stop the o
 from __future__ import annotations
 
 import platform
+import time
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -19,6 +22,7 @@ import numpy as np
 import torch
 
 import leakgauge
+from leakgauge import toml
 from leakgauge.audit import cells
 from leakgauge.audit.plan import Cell, Plan, plan
 from leakgauge.audit.prepare import Prepared, prepare
@@ -26,10 +30,21 @@ from leakgauge.audit.spec import Spec
 from leakgauge.audit.store import Store, StoreError, canonical, write
 
 
-class Report(Protocol):
-    """Called when a cell ends: how many of how many, which, and the fault if it failed."""
+@dataclass(frozen=True)
+class Event:
+    """A cell has ended: how many of how many, which, its best score, and the fault if it failed."""
 
-    def __call__(self, done: int, total: int, cell: Cell, fault: str | None) -> None: ...
+    done: int
+    total: int
+    cell: Cell
+    best: float | None = None
+    fault: str | None = None
+
+
+class Report(Protocol):
+    """Called when a cell ends."""
+
+    def __call__(self, event: Event) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -53,7 +68,14 @@ def environment() -> dict[str, str]:
 
 
 def execute(
-    spec: Spec, home: Path, folder: Path, *, workers: int = 1, report: Report | None = None, redact: bool = False
+    spec: Spec,
+    home: Path,
+    folder: Path,
+    *,
+    workers: int = 1,
+    report: Report | None = None,
+    redact: bool = False,
+    ablate: bool = False,
 ) -> Outcome:
     """Run every cell that is not done yet; ``redact`` keeps neither originals nor reconstructions."""
     torch.set_num_threads(1)
@@ -61,23 +83,31 @@ def execute(
     _claim(store)
     store.sweep()
     prepared = prepare(spec, home)
-    planned = plan(spec, prepared)
-    write(
-        folder / "plan.json",
-        canonical([{"id": c.id, "kind": c.kind, "params": c.params} for c in planned.cells]).encode(),
-    )
+    planned = plan(spec, prepared, ablate=ablate)
+    listed = [{"id": c.id, "kind": c.kind, "parents": c.parents, "params": c.params} for c in planned.cells]
+    write(folder / "plan.json", canonical(listed).encode())
     write(folder / "manifest.json", canonical(prepared.manifest).encode())
+    write(folder / "spec.toml", toml.dump(spec.model_dump(mode="json")).encode())
     store.keep(prepared.records.inputs, prepared.records.labels)
     left = [c for c in planned.cells if not store.done(c.id)]
+    store.log(event="start", left=len(left), cells=len(planned.cells), workers=workers)
     done, faults = len(planned.cells) - len(left), {}
-    results = _alone(left, prepared, store) if workers == 1 else _together(left, spec, home, store, workers)
-    for cell, fault in results:
+    ended = _alone(left, prepared, store) if workers == 1 else _together(left, spec, home, store, workers)
+    for cell, fault in ended:
         done += 1
         if fault is not None:
             faults[cell.id] = fault
         if report is not None:
-            report(done, len(planned.cells), cell, fault)
+            best = None if fault else best_score(store.result(cell.id))
+            report(Event(done, len(planned.cells), cell, best, fault))
+    store.log(event="end", faults=len(faults))
     return Outcome(planned, faults)
+
+
+def best_score(found: dict[str, Any]) -> float | None:
+    """The best score of an attack cell."""
+    scores = found.get("scores", {})
+    return max(scores.get("ssim") or scores.get("psnr") or [], default=None)
 
 
 def _claim(store: Store) -> None:
@@ -94,18 +124,26 @@ def _claim(store: Store) -> None:
 
 
 def _alone(left: list[Cell], prepared: Prepared, store: Store) -> Iterator[tuple[Cell, str | None]]:
-    for cell in left:
-        yield cell, _finish(cell, prepared, store)
+    for cell in left:  # parents come first
+        yield cell, _orphan(cell, store) or _finish(cell, prepared, store)
+
+
+def _orphan(cell: Cell, store: Store) -> str | None:
+    lost = [parent for parent in cell.parents if not store.done(parent)]
+    return f"the cell it builds on failed ({lost[0]})" if lost else None
 
 
 def _finish(cell: Cell, prepared: Prepared, store: Store) -> str | None:
     """Run and commit one cell; a fault is returned, not raised."""
+    begun = time.perf_counter()
     try:
-        store.commit(cell.id, *cells.run(cell, prepared))
+        store.commit(cell.id, *cells.run(cell, prepared, store))
     except Exception as fault:
         write(store.cell(cell.id).with_suffix(".fault"), traceback.format_exc().encode())
+        store.log(event="fault", cell=cell.id, fault=f"{type(fault).__name__}: {fault}")
         return f"{type(fault).__name__}: {fault}"
     store.cell(cell.id).with_suffix(".fault").unlink(missing_ok=True)
+    store.log(event="done", cell=cell.id, seconds=round(time.perf_counter() - begun, 3))
     return None
 
 
@@ -124,15 +162,44 @@ def _work(cell: Cell) -> str | None:
 def _together(
     left: list[Cell], spec: Spec, home: Path, store: Store, workers: int
 ) -> Iterator[tuple[Cell, str | None]]:
-    context = get_context("spawn")
-    with ProcessPoolExecutor(workers, context, _begin, (spec, home, store)) as pool:
-        running: dict[Future[str | None], Cell] = {pool.submit(_work, cell): cell for cell in left}
+    """Several processes; one that dies (out of memory, say) costs its cell a second try, and then that cell alone."""
+    waiting, died = list(left), Counter[str]()
+    while waiting:
+        pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (spec, home, store))
+        running: dict[Future[str | None], Cell] = {}
         try:
-            while running:
+            while waiting or running:
+                _submit(pool, waiting, running, store, workers)
+                if not running:
+                    break
                 ended, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in ended:
+                    if isinstance(future.exception(), BrokenProcessPool):
+                        continue
+                    cell = running.pop(future)
                     fault = future.exception()
-                    yield running.pop(future), f"{type(fault).__name__}: {fault}" if fault else future.result()
-        except BaseException:
+                    yield cell, f"{type(fault).__name__}: {fault}" if fault else future.result()
+                if any(isinstance(future.exception(), BrokenProcessPool) for future in ended):
+                    break
+        finally:
             pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        for cell in running.values():
+            died[cell.id] += 1
+            if died[cell.id] > 1:
+                yield cell, "its worker process died twice (out of memory?)"
+            else:
+                waiting.insert(0, cell)
+        if not running:
+            for cell in waiting:  # nothing can start any more: their parents failed
+                yield cell, _orphan(cell, store)
+            return
+
+
+def _submit(
+    pool: ProcessPoolExecutor, waiting: list[Cell], running: dict[Future[str | None], Cell], store: Store, workers: int
+) -> None:
+    """Keep every worker busy with cells whose parents are done."""
+    ready = [cell for cell in waiting if _orphan(cell, store) is None]
+    for cell in ready[: workers - len(running)]:
+        waiting.remove(cell)
+        running[pool.submit(_work, cell)] = cell

@@ -87,9 +87,24 @@ class TaskSpec(_Section):
 
 
 class Checkpoints(_Section):
-    """Steps of training at which the client is audited; 0 is the model as given."""
+    """Steps of training at which the client is audited; 0 is the model as given.
+
+    Training is plain SGD on the train split. ``defended`` trains once per defense, with it, so that its price in
+    accuracy is known; else one training without a defense serves all.
+    """
 
     train_steps: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0]
+    batch: Annotated[int, Field(ge=1)] = 64
+    learning_rate: Annotated[float, Field(gt=0)] = 0.1
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    defended: bool = False
+
+
+class Tuning(_Section):
+    """Updates of reference records on which the best of several settings of an adversary is chosen."""
+
+    records: Annotated[int, Field(ge=1)] = 8
 
 
 class ThreatSpec(_Section):
@@ -121,10 +136,16 @@ class Spec(_Section):
     task: TaskSpec
     checkpoints: Checkpoints = Checkpoints()
     defenses: dict[str, str] = {"none": "identity()"}
-    adversaries: dict[str, str] = {"generic": "inverting_gradients()", "adaptive": "adaptive()"}
+    adversaries: dict[str, str | list[str]] = {"generic": "inverting_gradients()", "adaptive": "adaptive()"}
+    tuning: Tuning = Tuning()
     threat: ThreatSpec = ThreatSpec()
     verdict: VerdictSpec = VerdictSpec()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+
+    def settings(self, adversary: str) -> list[str]:
+        """The expressions of an adversary: several are tuned, per defense, on reference records."""
+        given = self.adversaries[adversary]
+        return [given] if isinstance(given, str) else list(given)
 
 
 def load(path: Path) -> Spec:
@@ -159,7 +180,20 @@ def of(raw: dict[str, Any], file: str = "spec") -> Spec:
     try:
         return Spec.model_validate(raw)
     except ValidationError as fault:
-        raise SpecError(_problem(file, error) for error in fault.errors()) from None
+        raise SpecError(_problem(file, error) for error in _single(fault.errors())) from None
+
+
+def _single(errors: list[Any]) -> Iterable[Any]:
+    """One error per value: a text that may also be a list fails as both, and is meant as what it looks like."""
+    for error in errors:
+        *outer, last = error["loc"] or (None,)
+        if last == "str" and not isinstance(error["input"], list):
+            yield {**error, "loc": tuple(outer)}
+        elif "list[str]" in error["loc"]:
+            if isinstance(last, int):
+                yield {**error, "loc": tuple(step for step in error["loc"] if step != "list[str]")}
+        elif last != "str":
+            yield error
 
 
 def problems(spec: Spec, file: str | Path) -> list[Problem]:

@@ -1,7 +1,8 @@
 """The statistics of a verdict: excess over the null, its p-value, and rates at a fixed false-positive rate.
 
-Scores are per record, higher is a better reconstruction. Under the null hypothesis a record's real and null score are
-exchangeable, so the sign of each difference is a fair coin.
+Higher scores are better reconstructions. If an update says nothing about its record, the record's score and the score
+of an unrelated update against the same record are exchangeable: the sign of their difference is a fair coin, and one
+record's score is one more draw of the scores that unrelated updates reach against it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 
 from leakgauge.errors import DomainError
 
@@ -82,12 +84,24 @@ def rate_at(real: Scores, null: Scores, false_positives: float = 0.05) -> Rate:
     return Rate(float((real > threshold).mean()), threshold, false_positives)
 
 
-def exposure(real: Scores, null: Scores) -> Scores:
-    """Per record: the share of all null scores at least as high, ``(1 + #{null ≥ real}) / (1 + n)``; low is exposed."""
-    ordered = np.sort(null)
-    above = len(ordered) - np.searchsorted(ordered, real, side="left")
-    shares: Scores = ((1 + above) / (1 + len(ordered))).astype(np.float64)
-    return shares
+def alone(real: Scores, null: Scores, alike: npt.NDArray[np.bool_]) -> Scores:
+    """The one-sided p-value of each record by itself, ``[n]``: a mean over records would hide a single leak.
+
+    ``null[j, i]`` is the score of the unrelated update j against record i, and counts where ``alike[j, i]``. A new draw
+    of record i's null scores lies ``t = (r_i − m_i) / (s √(1 + 1/J_i))`` from their mean, with the spread s pooled over
+    records: Student's prediction, exact for normal scores. A record without null scores, or a pool without any degree
+    of freedom, gets 1.
+    """
+    counts = alike.sum(0)
+    freedom = int((counts - 1).clip(0).sum())
+    if freedom < 1:
+        return np.ones(len(real))
+    kept = np.where(alike, null, 0.0)
+    means = kept.sum(0) / counts.clip(1)
+    spread = np.sqrt(np.where(alike, (null - means) ** 2, 0.0).sum() / freedom)
+    t = (real - means) / (max(spread, 1e-6) * np.sqrt(1 + 1 / counts.clip(1)))
+    p: Scores = np.where(counts > 0, stats.t.sf(t, freedom), 1.0)
+    return p
 
 
 def best_of(scores: Sequence[Scores]) -> Scores:

@@ -7,7 +7,10 @@ rename, so that a kill at any moment leaves either the whole file or none. Files
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +50,7 @@ class Store:
         return self.cell(identity).is_file()
 
     def commit(self, identity: str, result: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        if not self.redact:
+        if tensors and not (self.redact and result.get("kind") != "train"):
             write(self.cell(identity).with_suffix(".safetensors"), save(dict(tensors)))
         write(self.cell(identity), canonical(result).encode())
 
@@ -71,6 +74,23 @@ class Store:
 
     def tensors(self, identity: str) -> dict[str, Tensor]:
         return load_file(self.cell(identity).with_suffix(".safetensors"))
+
+    def log(self, **event: Any) -> None:
+        """One line of ``log.jsonl``: what happened when. The result does not depend on it."""
+        path = self.folder / "log.jsonl"
+        line = canonical({"time": round(time.time(), 3), **event}) + "\n"
+        with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8") as file:
+            file.write(line)
+
+    def timings(self) -> dict[str, float]:
+        """Cell → seconds, from the log."""
+        found: dict[str, float] = {}
+        for line in (self.folder / "log.jsonl").read_text(encoding="utf-8", errors="replace").splitlines():
+            with suppress(ValueError):  # a kill may cut a line
+                event = json.loads(line)
+                if event.get("event") == "done":
+                    found[event["cell"]] = event["seconds"]
+        return found
 
     def sweep(self) -> None:
         """Remove what a killed run left half written."""

@@ -1,46 +1,127 @@
 """Verdicts: what can be said of each defense, and why, in a sentence.
 
-========== =====================================================================================================
-exact      a record was recovered to numerical precision
+============ ===================================================================================================
+exact        a record was recovered to numerical precision
 recognisable above the null, and a record above the leak threshold
-detectable above the null
-no evidence not above the null, although the same adversaries beat their null on the undefended update
-too weak   they did not: nothing can be concluded
-incomplete a planned cell failed
-invalid    the set-up does not replay
-========== =====================================================================================================
+detectable   above the null
+no evidence  not above the null, although the same adversaries beat their null on the undefended update
+too weak     they did not: nothing can be concluded
+incomplete   a planned cell failed
+invalid      the set-up does not replay
+============ ===================================================================================================
+
+"Above the null" compares with the update of another record: the one null that is exchangeable with the truth when
+nothing leaks, so that the level holds exactly. Noise in place of the update and a guess from the prior alone are
+easier or harder to beat for reasons that have nothing to do with leakage; they are reported beside it, and a record
+counts as recognised only if it beats all three.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from leakgauge.audit.spec import VerdictSpec
-from leakgauge.audit.statistics import Excess, Rate, Scores, best_of, excess, holm, rate_at
+from leakgauge.audit.statistics import Excess, Rate, Scores, alone, best_of, excess, holm, rate_at
 from leakgauge.errors import DomainError
 
 Word = Literal["exact", "recognisable", "detectable", "no evidence", "too weak", "incomplete", "invalid"]
 ORDER: tuple[Word, ...] = ("no evidence", "detectable", "recognisable", "exact")
-NULLS = ("noise", "another")
+NULLS = ("another", "noise", "prior")
+"""Another record's update, noise in place of the update, a guess from the prior alone."""
 
 
 @dataclass(frozen=True)
 class Arms:
-    """The scores of one defense: arm → adversary → metric → per record."""
+    """The scores of one defense, under a set of adversaries.
+
+    ``scores``: arm → adversary → metric → ``[n]``. ``cross``: adversary → metric → ``[J, n]``, the J unrelated updates
+    against every record; ``alike[j, i]`` says that update j came with record i's grants. ``prior``: metric → ``[n]``.
+    ``batch`` records share an update.
+    """
 
     scores: Mapping[str, Mapping[str, Mapping[str, Scores]]]
+    cross: Mapping[str, Mapping[str, Scores]]
+    alike: npt.NDArray[np.bool_]
+    prior: Mapping[str, Scores]
+    batch: int = 1
+
+    def only(self, adversary: str) -> Arms:
+        """The same with one adversary."""
+        scores = {arm: {adversary: by[adversary]} for arm, by in self.scores.items()}
+        return Arms(scores, {adversary: self.cross[adversary]}, self.alike, self.prior, self.batch)
 
     def best(self, arm: str, metric: str) -> Scores:
-        """The best over the adversaries, record by record."""
-        return best_of([by[metric] for by in self.scores[arm].values()])
+        """The best over the adversaries, record by record; the same set for every arm."""
+        return self.prior[metric] if arm == "prior" else best_of([by[metric] for by in self.scores[arm].values()])
 
     def null(self, metric: str) -> Scores:
-        """The best over the same adversaries and over the kinds of null: the harder side for us."""
+        """The best of the three nulls: what a reconstruction must exceed to count as one."""
         return best_of([self.best(arm, metric) for arm in NULLS])
+
+    def unrelated(self, metric: str) -> Scores:
+        """``[J, n]``: the best over the adversaries for every unrelated update and record."""
+        return best_of([by[metric] for by in self.cross.values()])
+
+    def exposure(self, metric: str) -> Scores:
+        """The chance that an unrelated update reaches this record's score, ``[n]``."""
+        return alone(self.best("real", metric), self.unrelated(metric), self.alike)
+
+    def excess(self, metric: str, null: str = "another") -> Excess:
+        """The gain over one null; its unit is the update, for the records of a batch share one."""
+        real, other = (self.best(arm, metric).reshape(-1, self.batch).mean(1) for arm in ("real", null))
+        return excess(real, other)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the scores of one set of adversaries say against the null, before any correction.
+
+    ``p`` joins two tests at half the level each: all records together, and the most exposed one by itself. The second
+    listens only to a record that reaches the leak threshold and beats every null of its own.
+    """
+
+    gains: Mapping[str, Excess]
+    single: float
+    recognised: int
+    records: int
+
+    @property
+    def p(self) -> float:
+        return min(1.0, 2 * min(self.gains["another"].p, self.single))
+
+
+def find(arms: Arms, threshold: float, metric: str) -> Finding:
+    """Compare the update with the nulls."""
+    real = arms.best("real", metric)
+    seen = (real >= threshold) & (real > arms.null(metric))
+    single = float(arms.exposure(metric)[seen].min(initial=1.0)) * len(real)
+    gains = {null: arms.excess(metric, null) for null in NULLS}
+    return Finding(gains, min(1.0, single), int(seen.sum()), len(real))
+
+
+@dataclass(frozen=True)
+class Control:
+    """The positive control: what the adversaries find in the undefended update of the same records."""
+
+    together: Finding
+    each: Mapping[str, float]
+    """adversary → p-value, corrected for their number."""
+
+    def working(self, level: float) -> list[str]:
+        """The adversaries that beat their null."""
+        return [name for name, p in self.each.items() if p <= level]
+
+
+def control(arms: Arms, threshold: float, metric: str) -> Control:
+    """Every adversary by itself, and all together, without a defense."""
+    names = next(iter(arms.scores.values()))
+    each = {name: find(arms.only(name), threshold, metric).p for name in names}
+    return Control(find(arms, threshold, metric), holm(each))
 
 
 @dataclass(frozen=True)
@@ -50,45 +131,69 @@ class Verdict:
     defense: str
     attack: Word
     why: str
-    excess: Excess | None = None
+    finding: Finding | None = None
     p: float | None = None
     rate: Rate | None = None
+    control: Control | None = field(default=None, repr=False)
 
 
-def verdicts(arms: Mapping[str, Arms], control: Arms, rules: VerdictSpec, metric: str) -> dict[str, Verdict]:
-    """One verdict per defense; p-values are corrected for the number of defenses."""
-    gains = {name: excess(a.best("real", metric), a.null(metric)) for name, a in arms.items()}
-    corrected = holm({name: gain.p for name, gain in gains.items()})
-    positive = excess(control.best("real", metric), control.null(metric))
-    return {name: _verdict(name, arms[name], gains[name], corrected[name], positive, rules, metric) for name in arms}
+def verdicts(
+    arms: Mapping[str, Arms], controls: Mapping[str, Arms], rules: VerdictSpec, metric: str
+) -> dict[str, Verdict]:
+    """One verdict per key of ``arms``; p-values are corrected for their number."""
+    threshold = getattr(rules.recognisable, metric) or np.inf
+    found = {key: find(a, threshold, metric) for key, a in arms.items()}
+    corrected = holm({key: finding.p for key, finding in found.items()})
+    known = {id(a): control(a, threshold, metric) for a in {id(a): a for a in controls.values()}.values()}
+    return {
+        key: _verdict(key, arms[key], found[key], corrected[key], known[id(controls[key])], rules, metric)
+        for key in arms
+    }
 
 
 def _verdict(
-    name: str, arms: Arms, gain: Excess, p: float, positive: Excess, rules: VerdictSpec, metric: str
+    name: str, arms: Arms, found: Finding, p: float, positive: Control, rules: VerdictSpec, metric: str
 ) -> Verdict:
-    real, null = arms.best("real", metric), arms.null(metric)
-    sharpest = float(arms.best("real", "psnr").max())
     threshold = getattr(rules.recognisable, metric) or np.inf
-    above = int((real >= threshold).sum())
+    real, pool = arms.best("real", metric), arms.unrelated(metric)[arms.alike]
+    psnr, floor = arms.best("real", "psnr"), arms.null("psnr")
+    exact = psnr[(psnr >= rules.exact) & (floor < rules.exact)]
     beaten = p <= rules.significance
     word: Word
-    if sharpest >= rules.exact:
-        word, why = "exact", f"the most exposed record was recovered at {sharpest:.0f} dB"
-    elif beaten and above:
+    if len(exact):
+        word = "exact"
+        many = f"{len(exact)} of {len(psnr)} records"
+        why = f"{many} were recovered to numerical precision, the best at {exact.max():.0f} dB"
+    elif beaten and found.recognised:
         word = "recognisable"
-        why = f"{above} of {len(real)} records reach {metric} {threshold:g}, and the null is beaten (p = {p:.2g})"
+        many = f"{found.recognised} of {found.records} records"
+        why = f"{many} reach {metric} {threshold:g} and beat every null ({_p(p)})"
     elif beaten:
         word = "detectable"
-        why = f"the null is beaten (p = {p:.2g}), but no record reaches {metric} {threshold:g}"
-    elif positive.p <= rules.significance:
-        word = "no evidence"
-        why = f"not above the null (p = {p:.2g}), although the same adversaries beat theirs without a defense"
+        why = f"the null is beaten ({_p(p)}), but no record reaches {metric} {threshold:g} and beats every null"
     else:
-        word, why = (
-            "too weak",
-            f"the adversaries do not beat their null without a defense either (p = {positive.p:.2g})",
-        )
-    return Verdict(name, word, why, gain, p, rate_at(real, null))
+        word, why = _silent(p, positive, rules.significance, metric)
+    return Verdict(name, word, why, found, p, rate_at(real, pool) if len(pool) else None, positive)
+
+
+def _silent(p: float, positive: Control, level: float, metric: str) -> tuple[Word, str]:
+    """No leak was found: is that worth anything?"""
+    works = positive.working(level)
+    if not works:
+        least = min(positive.each.values())
+        return "too weak", f"the adversaries do not beat their null without a defense either ({_p(least)})"
+    idle = [name for name in positive.each if name not in works]
+    gain = positive.together.gains["another"].mean
+    besides = f"; {', '.join(idle)} did not work there and adds nothing" if idle else ""
+    return (
+        "no evidence",
+        f"not above the null ({_p(p)}), although without a defense {' and '.join(works)} "
+        f"{'gain' if len(works) > 1 else 'gains'} {gain:+.2g} {metric} over it{besides}",
+    )
+
+
+def _p(value: float) -> str:
+    return "p < 0.001" if value < 0.001 else f"p = {value:.2g}"
 
 
 def invalid(name: str, why: str) -> Verdict:

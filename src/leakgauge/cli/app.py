@@ -20,16 +20,18 @@ class Program(TyperGroup):
         try:
             return super().invoke(ctx)
         except LeakgaugeError as error:
-            typer.echo(f"error: {one_line(error)}", err=True)
+            for line in lines(error):
+                typer.echo(f"error: {line}", err=True)
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None
 
 
-def one_line(error: LeakgaugeError) -> str:
-    """``where: what; remedy``; messages of user code may bring line breaks of their own."""
-    return " ".join(str(error).split())
+def lines(error: LeakgaugeError) -> list[str]:
+    """``where: what; remedy``, a line per problem; messages of user code may bring line breaks of their own."""
+    problems = getattr(error, "problems", None) or (error,)
+    return [" ".join(str(problem).split()) for problem in problems]
 
 
 # plain help: the same in every version of typer; no pretty tracebacks: they would print local variables, hence records

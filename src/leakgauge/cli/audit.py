@@ -43,21 +43,38 @@ def init(
     typer.echo(f"wrote {path}; next: leakgauge check {path}")
 
 
-def check(path: Annotated[Path, typer.Argument(help="The spec, a TOML file.")]) -> None:
-    """List every problem of a spec, or its plan. Imports none of your code."""
+def check(
+    path: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
+    ablate: Annotated[bool, typer.Option("--ablate", help="Plan for `audit --ablate`.")] = False,
+) -> None:
+    """List every problem of a spec, or its plan with the work, time and memory it will take.
+
+    Imports none of your code; parts of ours are timed on their first steps.
+    """
+    from leakgauge.audit.estimate import estimate
+
+    spec = _sound(path)
+    made = estimate(spec, path.parent, ablate=ablate)
+    steps = list(dict.fromkeys(spec.checkpoints.train_steps))
+    at = "" if steps == [0] else f" x {len(steps)} checkpoints (steps {', '.join(map(str, steps))})"
+    typer.echo(f"{path}: fine")
+    typer.echo(
+        f"plan: {len(spec.defenses)} defenses x {len(spec.adversaries)} adversaries x 3 arms (the update, another "
+        f"record's update, noise){at}, {spec.task.records} updates of {spec.task.recipe.batch}: {made.cells} cells"
+    )
+    for sentence in made.sentences():
+        typer.echo(sentence)
+
+
+def _sound(path: Path) -> Any:
+    """The spec of a file, or all its problems."""
     from leakgauge.audit.spec import SpecError, load, problems
 
     spec = load(path)
     found = problems(spec, path)
     if found:
         raise SpecError(found)
-    chunks = -(-spec.task.records // 10)
-    arms = 3 * len(spec.adversaries) * (len({*spec.defenses.values(), "identity()"}))
-    typer.echo(f"{path}: fine")
-    typer.echo(
-        f"plan: {len(spec.defenses)} defenses x {len(spec.adversaries)} adversaries x 3 arms (the update, noise, "
-        f"another record's update), {spec.task.records} updates in {arms * chunks} cells"
-    )
+    return spec
 
 
 def audit(
@@ -65,28 +82,39 @@ def audit(
     out: Annotated[Path | None, typer.Option(help="The run folder; default: the spec's name with -run.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes, one thread each.")] = 1,
     fail_on: Annotated[Gate | None, typer.Option(help="Exit with 3 if a verdict is this bad, or unreliable.")] = None,
+    ablate: Annotated[
+        bool, typer.Option("--ablate", help="Also take away each grant in turn, to see what it was worth.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
-    redact: Annotated[bool, typer.Option("--redact", help="Leave the original records out of the report.")] = False,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Keep neither originals nor reconstructions nor labels.")
+    ] = False,
 ) -> None:
     """Attack your own set-up and say what leaks. Imports the code your spec names; the same command resumes.
+
+    \b
+    Examples:
+      leakgauge audit leakgauge.toml --workers 2
+      leakgauge audit leakgauge.toml --fail-on recognisable --quiet     in CI
+      leakgauge audit leakgauge.toml --ablate                           what was each grant worth?
 
     \b
     Exit codes: 0 done, 1 a planned cell failed, 2 bad spec, 3 gate failed, 4 invalid set-up, 5 an attack beat a bound,
     130 interrupted.
     """
     from leakgauge.audit import audit as run
-    from leakgauge.audit.spec import SpecError, load, problems
+    from leakgauge.audit.estimate import strangers
+    from leakgauge.cli.own_code import announce
 
-    spec = load(path)
-    found = problems(spec, path)
-    if found:
-        raise SpecError(found)
+    spec = _sound(path)
+    announce(*strangers(spec))
     folder = out or path.with_name(f"{path.stem}-run")
     try:
-        made = _with_progress(partial(run, redact=redact), spec, path.parent, folder, workers, quiet)
+        made = _with_progress(partial(run, redact=redact, ablate=ablate), spec, path.parent, folder, workers, quiet)
     except KeyboardInterrupt:
+        flags = "".join(f" --{flag}" for flag, given in (("ablate", ablate), ("redact", redact)) if given)
         typer.echo(
-            f"interrupted; finished cells are kept. Resume with: leakgauge audit {path} --out {folder}", err=True
+            f"interrupted; finished cells are kept. Resume with: leakgauge audit {path} --out {folder}{flags}", err=True
         )
         raise typer.Exit(130) from None
     _tell(made, folder, redact)
@@ -116,22 +144,30 @@ def _with_progress(run: Any, spec: Any, home: Path, folder: Path, workers: int, 
     with bar:
         task = bar.add_task("cells", total=None)
 
-        def report(done: int, total: int, cell: Any, fault: str | None) -> None:
-            bar.update(task, completed=done, total=total, description=f"{cell.params['defense']}"[:40])
-            if fault:
-                bar.console.print(f"a cell failed: {fault}", markup=False)
+        best: dict[str, float] = {}
+
+        def report(event: Any) -> None:
+            about = event.cell.params["defense"]
+            if event.cell.params.get("arm") == "real" and event.best is not None:
+                best[about] = max(event.best, best.get(about, event.best))
+            shown = f", best {best[about]:.2f}" if about in best else ""
+            bar.update(task, completed=event.done, total=event.total, description=f"{about[:40]}{shown}")
+            if event.fault:
+                bar.console.print(f"a cell failed: {event.fault}", markup=False)
 
         made: dict[str, Any] = run(spec, home, folder, workers=workers, report=report)
     return made
 
 
 def _tell(made: dict[str, Any], folder: Path, redact: bool) -> None:
-    for checkpoint in made["checkpoints"]:
-        for defense in checkpoint["defenses"]:
-            typer.echo(f"{defense['name']}: {defense['attack']['verdict']} — {defense['attack']['why']}")
-    typer.echo(made["scope"])
     from leakgauge.report import report
 
+    several = len(made["checkpoints"]) > 1
+    for checkpoint in made["checkpoints"]:
+        for defense in checkpoint["defenses"]:
+            at = f" (step {checkpoint['step']})" if several else ""
+            typer.echo(f"{defense['name']}{at}: {defense['attack']['verdict']} — {defense['attack']['why']}")
+    typer.echo(made["scope"])
     for written in report(folder, redact=redact):
         typer.echo(f"wrote {written}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leakgauge.report.schema import Bound, Defense, Excess, Rate
+from leakgauge.report.schema import Bound, Defense, Excess, Grant, Rate
 
 NO_BOUND = "no proven bound"
 CAP = 999.0
@@ -25,7 +25,7 @@ def signed(value: float, metric: str) -> str:
     return text.replace("-", "−") if float(text) else f"{0:.{digits}f}"
 
 
-def gain(excess: Excess | None, metric: str) -> str:
+def gain(excess: Excess | Grant | None, metric: str) -> str:
     """``+0.71 [+0.60, +0.81]``."""
     if excess is None:
         return "–"
@@ -37,6 +37,11 @@ def p_value(p: float | None) -> str:
     if p is None:
         return "–"
     return "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+
+def p_sign(p: float) -> str:
+    """``= 0.03``, ``< 0.001``: to be put behind a p."""
+    return "< 0.001" if p < 0.001 else f"= {p:.2g}"
 
 
 def share(value: float | None) -> str:
@@ -52,7 +57,9 @@ def bound(value: Bound | None) -> str:
 
 
 def above(defense: Defense, threshold: float | None) -> str:
-    """``6 of 6``: records at or above the leak threshold."""
+    """``6 of 6``: records that reach the leak threshold and beat every null."""
     if threshold is None or not defense.records:
         return "–"
+    if defense.attack.recognised is not None:
+        return f"{defense.attack.recognised} of {len(defense.records)}"
     return f"{sum(r.score >= threshold for r in defense.records)} of {len(defense.records)}"

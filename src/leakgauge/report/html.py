@@ -72,6 +72,7 @@ def html(run: Run) -> str:
             script_hash=_hash(script),
             style_hash=_hash(style),
             several=len(result.checkpoints) > 1,
+            ablated=any(d.ablation for c in result.checkpoints for d in c.defenses),
         )
     )
     return page.strip() + "\n"

@@ -59,6 +59,7 @@ def markdown(run: Run) -> str:
         "",
         *grid(("number", "assumes"), ((plain(x.number), plain(x.assumes)) for x in result.ledger)),
     ]
+    lines += _grants(run)
     if result.faults:
         lines += ["", "## Faults", "", *(f"- {code(cell)}: {plain(why)}" for cell, why in result.faults.items())]
     lines += [
@@ -113,12 +114,26 @@ def _records(run: Run) -> list[str]:
             str(r.record),
             formats.score(r.score, metric),
             formats.score(r.null, metric),
-            formats.share(r.exposure),
+            formats.p_value(r.exposure),
         )
         for s in story.subjects(run.result)
         for r in s.shown.records[:3]
     ]
     return grid(("defense", "record", metric, "null", "exposure"), rows)
+
+
+def _grants(run: Run) -> list[str]:
+    """What each grant was worth, where that was asked."""
+    rows = [
+        (plain(d.name), str(c.step), plain(g.grant), plain(formats.gain(g, run.result.metric)))
+        for c in run.result.checkpoints
+        for d in c.defenses
+        for g in d.ablation
+    ]
+    if not rows:
+        return []
+    heads = ("defense", "step", "grant", f"loss of {run.result.metric} without it")
+    return ["", "## What each grant was worth", "", *grid(heads, rows)]
 
 
 def _fenced(text: str, language: str) -> list[str]:

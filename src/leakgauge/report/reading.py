@@ -60,7 +60,7 @@ class Run:
             read = json.loads((self.folder / "manifest.json").read_text())
         except (OSError, ValueError):
             return {}
-        return {str(k): str(v) for k, v in read.items()} if isinstance(read, dict) else {}
+        return {str(k): str(v) for k, v in read.items() if isinstance(v, str)} if isinstance(read, dict) else {}
 
 
 def read(folder: Path, *, redact: bool = False) -> Run:

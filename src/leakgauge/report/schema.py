@@ -43,6 +43,9 @@ class Attack(_Value):
     why: str
     p: Finite | None = None
     excess: Excess | None = None
+    nulls: dict[str, Excess] = {}
+    single: Finite | None = None
+    recognised: int | None = None
     rate: Rate | None = None
 
 
@@ -62,6 +65,7 @@ class Row(_Value):
     score: Finite
     psnr: Finite | None = None
     null: Finite
+    prior: Finite | None = None
     exposure: Finite | None = None
     adversary: str = ""
     cell: str = ""
@@ -75,6 +79,27 @@ class Adversary(_Value):
 
     name: str
     expression: str = ""
+    labels: int | None = None
+    evaluations: int | None = None
+
+
+class Control(_Value):
+    """The undefended update of the same records: do the adversaries work at all, together and each by itself?"""
+
+    mean: Finite
+    low: Finite
+    high: Finite
+    p: Finite
+    adversaries: dict[str, Finite] = {}
+
+
+class Grant(_Value):
+    """What a grant was worth: the mean loss of score without it."""
+
+    grant: str
+    mean: Finite
+    low: Finite
+    high: Finite
 
 
 class Defense(_Value):
@@ -83,9 +108,11 @@ class Defense(_Value):
     name: str
     expression: str
     attack: Attack
+    control: Control | None = None
     bound: Bound | None = None
     adversaries: tuple[Adversary, ...] = ()
     records: tuple[Row, ...] = ()
+    ablation: tuple[Grant, ...] = ()
     faults: tuple[str, ...] = ()
     accuracy: Finite | None = None
 
@@ -122,15 +149,6 @@ class Finding(_Value):
     sentence: str
 
 
-class Control(_Value):
-    """The undefended update: did the adversaries work at all?"""
-
-    p: Finite | None = None
-    mean: Finite | None = None
-    low: Finite | None = None
-    high: Finite | None = None
-
-
 class Line(_Value):
     """One line of the ledger."""
 
@@ -149,7 +167,6 @@ class Result(_Value):
     thresholds: Thresholds
     replay: Replay
     preflight: tuple[Finding, ...] = ()
-    control: Control | None = None
     checkpoints: Annotated[tuple[Checkpoint, ...], Field(min_length=1)]
     ledger: tuple[Line, ...] = ()
     faults: dict[str, str] = {}

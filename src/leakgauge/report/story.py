@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from leakgauge.report.formats import p_sign
 from leakgauge.report.schema import Checkpoint, Defense, Result, Word
 from leakgauge.report.words import INCONCLUSIVE, worst
 
@@ -81,9 +82,14 @@ def _s(found: Sequence[Subject], one: str, many: str) -> str:
 
 def control(result: Result) -> str:
     """Did the adversaries work at all?"""
-    seen = result.control
-    if seen is None or seen.p is None:
+    seen = [d.control for c in result.checkpoints for d in c.defenses if d.control is not None]
+    if not seen:
         return "The positive control did not finish: whether the attacks work at all is not known."
-    if seen.p <= result.thresholds.significance:
-        return f"The attacks work: without a defense they beat their null (p = {seen.p:.2g})."
-    return f"The attacks do not work: even without a defense they do not beat their null (p = {seen.p:.2g})."
+    p, level = max(c.p for c in seen), result.thresholds.significance
+    idle = dict.fromkeys(name for c in seen for name, alone in c.adversaries.items() if alone > level)
+    but = f" By itself, {', '.join(idle)} did not: its silence says nothing." if idle else ""
+    if p <= level:
+        return f"The attacks work: without a defense they beat their null (p {p_sign(p)}).{but}"
+    if min(c.p for c in seen) <= level:
+        return f"The attacks work at some checkpoints only: elsewhere they do not beat their null (p {p_sign(p)})."
+    return f"The attacks do not work: even without a defense they do not beat their null (p {p_sign(p)})."

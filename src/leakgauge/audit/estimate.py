@@ -1,0 +1,126 @@
+"""What a plan will cost: cells, evaluations, time and memory, from the first steps of its own attacks.
+
+Every adversary is started against every defense and stopped after a few steps; what they took is what the rest will
+take. A spec that names the user's own code is counted, not timed: ``check`` imports none of it.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from leakgauge.audit import cells
+from leakgauge.audit.checks import PATH
+from leakgauge.audit.plan import CHUNK, IDENTITY, Cell, plan
+from leakgauge.audit.prepare import Prepared, prepare
+from leakgauge.audit.spec import Spec
+from leakgauge.audit.store import Store
+
+WARM, TIMED = 2, 6
+"""Steps before the stopwatch starts, and steps under it."""
+MOST_PROBES = 24
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A plan in numbers; what was not measured is None."""
+
+    cells: int
+    trainings: int
+    evaluations: int | None = None
+    seconds: float | None = None
+    megabytes: float | None = None
+
+    def sentences(self, workers: int = 1) -> list[str]:
+        """What ``check`` prints."""
+        if self.seconds is None or self.evaluations is None or self.megabytes is None:
+            return ["work: not estimated, since that would import your code; the audit shows the time left as it runs"]
+        trained = f", and {self.trainings} trainings (not timed)" if self.trainings else ""
+        return [
+            f"work: about {self.evaluations:,} evaluations of one update{trained}",
+            f"time: about {_duration(self.seconds)} with one worker, {_duration(self.seconds / 2)} with two (timed on "
+            "the first steps of each attack, on this machine as it is now)",
+            f"memory: about {self.megabytes:,.0f} MB per worker",
+        ]
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def strangers(spec: Spec) -> list[str]:
+    """The user's own code that a spec names."""
+    task = spec.task
+    texts = [task.model, task.loss, task.data, *spec.defenses.values()]
+    texts += [text for name in spec.adversaries for text in spec.settings(name)]
+    return list(dict.fromkeys(path for text in texts for path in PATH.findall(text)))
+
+
+def estimate(spec: Spec, home: Path, *, ablate: bool = False) -> Estimate:
+    """Count the cells of a sound spec, and time them where none of the user's code is needed."""
+    if strangers(spec):
+        chunks = -(-spec.task.records // CHUNK)
+        defenses = len({*spec.defenses.values(), IDENTITY})
+        return Estimate(3 * chunks * defenses * len(spec.adversaries) * len(set(spec.checkpoints.train_steps)), 0)
+    prepared = prepare(spec, home)
+    planned = plan(spec, prepared, ablate=ablate)
+    attacks = [c for c in planned.cells if c.kind == "attack"]
+    probes: dict[str, _Probe] = {}
+    for cell in attacks:
+        key = f"{cell.params['defense']} {cell.params['adversary']}"
+        if key not in probes:
+            source = attacks[0] if len(probes) >= MOST_PROBES else cell
+            probes[key] = _timed(source, prepared)
+    kinds = [probes[f"{c.params['defense']} {c.params['adversary']}"] for c in attacks]
+    tuned = sum(len(c.params["settings"]) for c in planned.cells if c.kind == "tune")
+    seconds = sum(p.seconds for p in kinds) * (1 + tuned / max(1, len(attacks)))
+    sizes = [c.params["records"][1] - c.params["records"][0] for c in attacks]
+    return Estimate(
+        len(planned.cells),
+        sum(c.kind == "train" for c in planned.cells),
+        sum(p.steps * size for p, size in zip(kinds, sizes, strict=True)),
+        seconds,
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024),
+    )
+
+
+class _EnoughError(Exception):
+    """The stopwatch has seen enough steps."""
+
+
+@dataclass
+class _Probe:
+    """A stopwatch that an attack reports its steps to."""
+
+    steps: int = 1
+    seconds: float = 0.0
+    marks: list[tuple[int, float]] = field(default_factory=list)
+
+    def __call__(self, done: int, total: int, best: float) -> None:
+        self.steps = total
+        if done >= WARM:
+            self.marks.append((done, time.perf_counter()))
+        if done >= WARM + TIMED:
+            raise _EnoughError
+
+
+def _timed(cell: Cell, prepared: Prepared) -> _Probe:
+    """How long a cell takes, from the first steps of its attack on the model as given."""
+    params = {**cell.params, "step": 0, "arm": "real"}
+    if not isinstance(params["adversary"], str):
+        params["adversary"] = params["adversary"][0]
+    probe, begun = _Probe(), time.perf_counter()
+    try:
+        cells.run(Cell(cell.id, "attack", params), prepared, Store(Path()), progress=probe)
+    except _EnoughError:
+        (first, start), (last, stop) = probe.marks[0], probe.marks[-1]
+        each = (stop - start) / (last - first)
+        probe.seconds = (start - begun) + each * (probe.steps - first)
+    else:
+        probe.seconds = time.perf_counter() - begun
+    return probe

@@ -1,0 +1,120 @@
+"""The plan and its cells: training, tuning and ablation as parents and variants, and records that never mix."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from leakgauge.audit import audit
+from leakgauge.audit.estimate import estimate
+from leakgauge.audit.plan import plan
+from leakgauge.audit.prepare import digest, prepare
+from leakgauge.audit.spec import Spec, of
+
+BASE: dict[str, Any] = {
+    "task": {"model": "mlp(width=8, depth=1)", "records": 7},
+    "defenses": {"none": "identity()", "noisy": "gaussian(std=0.001)"},
+    "adversaries": {"a": "inverting_gradients(steps=3)"},
+}
+
+
+def spec(**changes: Any) -> Spec:
+    return of({**BASE, **changes})
+
+
+def test_reported_records_stand_in_no_other_role(tmp_path: Path) -> None:
+    prepared = prepare(spec(adversaries={"a": ["dlg(steps=2)", "dlg(steps=3)"]}), tmp_path)
+    hashes = prepared.manifest["records"]
+    assert len(hashes["reported"]) == 7
+    assert len(hashes["tuning"]) == 8
+    for role in ("tuning", "another", "reference"):
+        assert not set(hashes["reported"]) & set(hashes[role])
+    assert not set(hashes["tuning"]) & set(hashes["another"])
+    assert prepared.others.labels.tolist() == prepared.records.labels.tolist()  # labels are granted
+
+
+def test_the_guess_is_the_mean_of_the_class_only_where_labels_are_granted(tmp_path: Path) -> None:
+    known, unknown = (prepare(spec(threat={"labels": how}), tmp_path) for how in ("known", "inferred"))
+    label = int(known.records.labels[0])
+    own = known.reference.inputs[known.reference.labels == label].mean(0)
+    torch.testing.assert_close(known.guess()[0], own)
+    torch.testing.assert_close(unknown.guess()[0], unknown.reference.inputs.mean(0))
+
+
+def test_identities_change_with_what_a_cell_depends_on_and_with_nothing_else(tmp_path: Path) -> None:
+    def ids(**changes: Any) -> set[str]:
+        made = spec(**changes)
+        return {cell.id for cell in plan(made, prepare(made, tmp_path)).cells}
+
+    base = ids()
+    assert ids(verdict={"significance": 0.04}) == base
+    assert ids(defenses={"other name": "identity()", "noisy": "gaussian(std=0.001)"}) == base
+    for changes in ({"seed": 1}, {"threat": {"labels": "inferred"}}, {"task": {**BASE["task"], "records": 6}}):
+        assert not ids(**changes) & base
+    assert len(ids(defenses={"noisy": "gaussian(std=0.002)"}) & base) == 3  # the control stays
+
+
+def test_checkpoints_come_from_a_training_and_know_their_accuracy(tmp_path: Path) -> None:
+    made = audit(spec(checkpoints={"train_steps": [0, 30], "defended": True}), tmp_path, tmp_path / "run")
+    first, last = made["checkpoints"]
+    assert [first["step"], last["step"]] == [0, 30]
+    assert last["accuracy"] > first["accuracy"] + 0.1
+    none, noisy = last["defenses"]
+    assert none["accuracy"] != noisy["accuracy"]  # each was trained with its own defense
+    kinds = [cell["kind"] for cell in json.loads((tmp_path / "run" / "plan.json").read_text())]
+    assert kinds.count("train") == 2
+    assert not made["faults"]
+
+
+def test_the_best_setting_on_other_records_attacks(tmp_path: Path) -> None:
+    settings = ["inverting_gradients(steps=1)", "inverting_gradients(steps=60)"]
+    made = audit(spec(adversaries={"a": settings}), tmp_path, tmp_path / "run")
+    chosen = made["checkpoints"][0]["defenses"][0]["adversaries"][0]
+    assert "steps=60" in chosen["expression"]
+
+
+def test_ablation_shows_what_a_grant_was_worth(tmp_path: Path) -> None:
+    made = audit(spec(), tmp_path, tmp_path / "run", ablate=True)
+    worth = made["checkpoints"][0]["defenses"][0]["ablation"]
+    assert [w["grant"] for w in worth] == ["labels"]
+    assert worth[0]["low"] <= worth[0]["mean"] <= worth[0]["high"]
+
+
+def test_a_hidden_learning_rate_is_hidden(tmp_path: Path) -> None:
+    """A scale-free adversary reaches the same without it; the update it sees does depend on it."""
+    task = {**BASE["task"], "recipe": {"shares": "change", "learning_rate": 0.03}}
+    runs = [
+        audit(spec(task=task, threat={"learning_rate": how}), tmp_path, tmp_path / how) for how in ("known", "unknown")
+    ]
+    scores = [r["checkpoints"][0]["defenses"][0]["adversaries"][0]["scores"]["real"]["ssim"] for r in runs]
+    assert scores[0] == pytest.approx(scores[1], abs=0.05)
+
+
+def test_a_redacted_run_keeps_no_picture_and_no_label(tmp_path: Path) -> None:
+    made = audit(spec(checkpoints={"train_steps": [2]}), tmp_path, tmp_path / "run", redact=True)
+    assert {r["label"] for r in made["checkpoints"][0]["defenses"][0]["records"]} == {None}
+    kept = [json.loads(p.with_suffix(".json").read_text())["kind"] for p in (tmp_path / "run").rglob("*.safetensors")]
+    assert kept == ["train"]
+
+
+def test_the_estimate_counts_the_cells_of_the_plan(tmp_path: Path) -> None:
+    made = spec(adversaries={"a": "inverting_gradients(steps=40)"})
+    counted = estimate(made, tmp_path)
+    assert counted.cells == len(plan(made, prepare(made, tmp_path)).cells) == 6
+    assert counted.evaluations == 6 * 7 * 40
+    assert counted.seconds is not None
+    assert counted.seconds > 0
+    strange = estimate(spec(defenses={"mine": "my.module:part()"}), tmp_path)
+    assert strange.seconds is None
+    assert "import your code" in strange.sentences()[0]
+
+
+def test_digests_tell_tensors_apart() -> None:
+    one = {"a": torch.zeros(4)}
+    assert digest(one) != digest({"b": torch.zeros(4)})
+    assert digest(one) != digest({"a": torch.zeros(2, 2)})
+    assert digest(one) == digest({"a": torch.zeros(4)})

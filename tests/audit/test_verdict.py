@@ -1,0 +1,95 @@
+"""The words of a verdict, from scores made by hand: each rule, and that silence is never taken for safety."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from leakgauge.audit.spec import Recognisable, VerdictSpec
+from leakgauge.audit.verdict import Arms, Verdict, failing, verdicts
+
+N = 12
+RULES = VerdictSpec(recognisable=Recognisable(ssim=0.5))
+
+
+def arms(gain: float = 0.0, *, leaks: int = N, psnr: float = 12.0, prior: float = 0.1, seed: int = 0) -> Arms:
+    """One adversary that gains ``gain`` SSIM over an unrelated update, on the first ``leaks`` records."""
+    generator = np.random.default_rng(seed)
+
+    def drawn(*shape: int) -> np.ndarray:
+        return generator.normal(0.1, 0.02, shape)
+
+    real = drawn(N) + gain * (np.arange(N) < leaks)
+    flat = {"psnr": np.full(N, 12.0)}
+    scores = {
+        "real": {"a": {"ssim": real, "psnr": np.where(np.arange(N) < leaks, psnr, 12.0)}},
+        "another": {"a": {"ssim": drawn(N), **flat}},
+        "noise": {"a": {"ssim": drawn(N), **flat}},
+    }
+    cross = {"a": {"ssim": drawn(N, N), "psnr": np.full((N, N), 12.0)}}
+    return Arms(scores, cross, np.ones((N, N), dtype=bool), {"ssim": np.full(N, prior), "psnr": np.full(N, 11.0)})
+
+
+def word(real: Arms, control: Arms | None = None) -> Verdict:
+    return verdicts({"d": real}, {"d": arms(0.8) if control is None else control}, RULES, "ssim")["d"]
+
+
+def test_every_word_where_it_belongs() -> None:
+    assert word(arms(0.8, psnr=75.0)).attack == "exact"
+    assert word(arms(0.8)).attack == "recognisable"
+    assert word(arms(0.1)).attack == "detectable"
+    assert word(arms()).attack == "no evidence"
+    assert word(arms(), control=arms(seed=1)).attack == "too weak"
+
+
+def test_one_leaking_record_among_many_is_recognisable() -> None:
+    said = word(arms(0.8, leaks=1))
+    assert said.attack == "recognisable"
+    assert said.finding is not None
+    assert said.finding.recognised == 1
+    assert said.finding.gains["another"].p > 0.05  # the mean is blind to it
+
+
+def test_a_guess_from_the_prior_that_is_as_good_is_no_recognition() -> None:
+    said = word(arms(0.8, prior=0.95))
+    assert said.attack == "detectable"
+
+
+def test_a_leak_is_reported_although_the_control_failed() -> None:
+    assert word(arms(0.8), control=arms(seed=1)).attack == "recognisable"
+
+
+def test_an_exact_null_is_no_exact_recovery() -> None:
+    black = arms(psnr=75.0)
+    black = replace(black, prior={**black.prior, "psnr": np.full(N, 80.0)})
+    assert word(black).attack == "no evidence"
+
+
+def test_an_adversary_that_does_not_work_is_named() -> None:
+    good, idle = arms(0.8), arms(seed=3)
+    both = Arms(
+        {arm: {"a": good.scores[arm]["a"], "idle": idle.scores[arm]["a"]} for arm in good.scores},
+        {"a": good.cross["a"], "idle": idle.cross["a"]},
+        good.alike,
+        good.prior,
+    )
+    said = word(arms(), control=both)
+    assert said.attack == "no evidence"
+    assert "idle did not work there" in said.why
+
+
+def test_records_of_a_batch_count_as_one_update() -> None:
+    """Four copies of a record's luck are one piece of evidence."""
+    few = arms(0.05, seed=5)
+    assert replace(few, batch=4).excess("ssim").n == N // 4
+    assert replace(few, batch=4).excess("ssim").p >= 2.0**-3
+
+
+@pytest.mark.parametrize("attack", ["too weak", "incomplete", "invalid", "recognisable", "exact"])
+def test_a_gate_fails_on_what_leaks_and_on_what_cannot_be_judged(attack: str) -> None:
+    made = {"checkpoints": [{"defenses": [{"name": "d", "attack": {"verdict": attack, "why": "because"}}]}]}
+    assert failing(made, "recognisable") == [f"d: {attack}: because"]
+    made["checkpoints"][0]["defenses"][0]["attack"]["verdict"] = "detectable"
+    assert failing(made, "recognisable") == []
