@@ -15,7 +15,15 @@ from leakgauge.adversary import L2, Likelihood, adam, l2
 from leakgauge.adversary.ghost import Ghost
 from leakgauge.defenses import Protection
 from leakgauge.expr import Part
-from leakgauge.mechanisms import EntryDensity, Gaussian, MagnitudePrune, RandomPrune, UpdatePart, gaussian
+from leakgauge.mechanisms import (
+    EntryDensity,
+    Gaussian,
+    MagnitudePrune,
+    RandomPrune,
+    UpdatePart,
+    VonMisesFisher,
+    gaussian,
+)
 from leakgauge.priors import PriorPart, gaussian_prior, tv
 from leakgauge.testing import (
     attack_reaches_map,
@@ -117,6 +125,50 @@ class WrongBoth(Gaussian):
         return EntryDensity(Sloped(log.value, both), inner.log_mass)
 
 
+@dataclass(frozen=True, repr=False)
+class Looser(VonMisesFisher):
+    """Its sampler is less concentrated than its density says."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        return VonMisesFisher(0.8 * self.kappa).release(update, context, generator=generator)
+
+
+@dataclass(frozen=True, repr=False)
+class Turned(VonMisesFisher):
+    """Draws around another direction."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        moved = {name: value + 0.2 for name, value in update.items()}
+        return super().release(moved, context, generator=generator)
+
+
+@dataclass(frozen=True, repr=False)
+class OffTheSphere(VonMisesFisher):
+    """Lets a length out."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        out = super().release(update, context, generator=generator)
+        return Release({name: 1.01 * value for name, value in out.observed.items()})
+
+
+@dataclass(frozen=True, repr=False)
+class WithoutArea(VonMisesFisher):
+    """Its density is relative to the uniform one."""
+
+    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
+        return super().log_density(observed, update, side=side) + math.log(2 * math.pi)
+
+
+@dataclass(frozen=True, repr=False)
+class Unscaled(VonMisesFisher):
+    """Forgets that the update was scaled to the sphere: right on it, wrong slope off it."""
+
+    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
+        value = super().log_density(observed, update, side=side)
+        bare = self.kappa * update.dot(observed).sum(1)
+        return value.detach() + bare - bare.detach()
+
+
 GOOD = "a part that keeps the law"
 FAULTS: dict[str, tuple[Callable[[UpdatePart], object], UpdatePart, str]] = {
     "sampler, wrong std": (sampler_agrees_with_density, Louder(0.3, by=1.1), "do not follow the density"),
@@ -141,6 +193,11 @@ FAULTS: dict[str, tuple[Callable[[UpdatePart], object], UpdatePart, str]] = {
         WrongMass(0.3) | MagnitudePrune(0.5),
         "the density sums to",
     ),
+    "sphere, looser": (sampler_agrees_with_density, Looser(3.0), "do not follow the density"),
+    "sphere, turned": (sampler_agrees_with_density, Turned(3.0), "do not follow the density"),
+    "sphere, a length": (sampler_agrees_with_density, OffTheSphere(3.0), "off the unit sphere"),
+    "sphere, no area": (probabilities_sum_to_one, WithoutArea(3.0), "the density sums to 6.28"),
+    "sphere, gradient": (gradient_matches_finite_differences, Unscaled(3.0), "the gradient of log_density in"),
     "gradient": (gradient_matches_finite_differences, WrongSlope(0.3), "the gradient of log_density in"),
     "known slope": (gradient_matches_finite_differences, WrongBoth(0.3), "the slope of both()"),
 }

@@ -6,11 +6,13 @@ from leakgauge.mechanisms.maps import Clip, Identity
 from leakgauge.mechanisms.noise import Gaussian, Laplace
 from leakgauge.mechanisms.prune import MagnitudePrune, RandomPrune, smallest_survivor
 from leakgauge.mechanisms.soteria import Soteria
+from leakgauge.mechanisms.vmf import VonMisesFisher
 
 identity, clip = Identity, Clip
 gaussian, laplace = Gaussian, Laplace
 random_prune, prune = RandomPrune, MagnitudePrune
 soteria = Soteria
+vmf = VonMisesFisher
 
 __all__ = [
     "Chain",
@@ -23,6 +25,7 @@ __all__ = [
     "RandomPrune",
     "Soteria",
     "UpdatePart",
+    "VonMisesFisher",
     "clip",
     "gaussian",
     "identity",
@@ -32,4 +35,5 @@ __all__ = [
     "random_prune",
     "smallest_survivor",
     "soteria",
+    "vmf",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import torch
 from torch import Generator, Tensor
@@ -20,6 +20,8 @@ from leakgauge.types import Context, Release, Side, Tree, Updates
 
 if TYPE_CHECKING:
     from leakgauge.mechanisms.chain import Chain
+
+Support = Literal["entries", "sphere"]
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,18 @@ class EntryDensity:
 
 
 class UpdatePart(Part):
-    """An update-stage part. ``|`` chains it with the next."""
+    """An update-stage part. ``|`` chains it with the next.
+
+    ``support`` says where noise lies: anywhere, or on the unit sphere of all entries, where a density is per area.
+    ``closed`` promises that the part looks at nothing but what it is given (and chance): then it is
+    post-processing of noise before it. ``shrinks`` promises besides that it lengthens no update: a clipping norm
+    before it still holds after it. Proofs rest on both; a part that does not promise gets no bound.
+    """
 
     nuisances: ClassVar[tuple[str, ...]] = ()
+    support: ClassVar[Support] = "entries"
+    closed: ClassVar[bool] = False
+    shrinks: ClassVar[bool] = False
 
     def fits(self, params: Tree) -> None:
         """Refuse a model that this part cannot act on, before anything runs."""

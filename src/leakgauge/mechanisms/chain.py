@@ -8,7 +8,7 @@ from typing import Any
 from torch import Generator, Tensor
 
 from leakgauge.errors import NoDensityError
-from leakgauge.mechanisms.base import EntryDensity, UpdatePart
+from leakgauge.mechanisms.base import EntryDensity, Support, UpdatePart
 from leakgauge.mechanisms.maps import Clip, Identity
 from leakgauge.types import Context, Release, Side, Tree, Updates
 
@@ -27,6 +27,10 @@ class Chain(UpdatePart):
     @property
     def nuisances(self) -> tuple[str, ...]:  # type: ignore[override]
         return tuple(f"{i}.{name}" for i, part in enumerate(self.parts) for name in part.nuisances)
+
+    @property
+    def support(self) -> Support:  # type: ignore[override]
+        return "sphere" if any(part.support == "sphere" for part in self.parts) else "entries"
 
     def __repr__(self) -> str:
         return " | ".join(map(repr, self.parts))
@@ -76,7 +80,7 @@ class Chain(UpdatePart):
         places = [i for i, part in enumerate(self.parts) if is_noise(part)]
         if len(places) != 1:
             what = "has no noise" if not places else "adds noise twice"
-            remedy = "add gaussian() or laplace()" if not places else "merge the noises into one part"
+            remedy = "add gaussian(), laplace() or vmf()" if not places else "merge the noises into one part"
             raise NoDensityError(f"{self!r} {what}", remedy=f"{remedy}, or attack with a matching loss")
         return places[0]
 

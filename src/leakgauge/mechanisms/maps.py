@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Generator, Tensor
@@ -19,6 +19,9 @@ from leakgauge.types import Context, Release, Side, Tree, Updates
 @dataclass(frozen=True, repr=False)
 class Identity(UpdatePart):
     """No defense: the update leaves as it is."""
+
+    closed: ClassVar[bool] = True
+    shrinks: ClassVar[bool] = True
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         return Release(dict(update))
@@ -50,6 +53,8 @@ class Clip(UpdatePart):
 
     norm: float
     per: Literal["update", "layer"] = "update"
+    closed: ClassVar[bool] = True
+    shrinks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.norm > 0:

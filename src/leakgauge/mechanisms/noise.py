@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Generator, Tensor
@@ -31,6 +31,7 @@ class Gaussian(UpdatePart):
     """
 
     std: float
+    closed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_scale("gaussian", "std", self.std)
@@ -72,6 +73,7 @@ class Laplace(UpdatePart):
     """
 
     scale: float
+    closed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_scale("laplace", "scale", self.scale)

@@ -35,6 +35,8 @@ class RandomPrune(UpdatePart):
 
     p: float
     nuisances: ClassVar[tuple[str, ...]] = ("mask",)
+    closed: ClassVar[bool] = True
+    shrinks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_fraction("random_prune", self.p)
@@ -91,6 +93,8 @@ class MagnitudePrune(UpdatePart):
 
     p: float
     nuisances: ClassVar[tuple[str, ...]] = ("threshold",)
+    closed: ClassVar[bool] = True
+    shrinks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_fraction("prune", self.p)

@@ -24,6 +24,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "random_prune": ("random_prune(p=0.4)",),
         "prune": ("prune(p=0.6)",),
         "soteria": ("soteria(layer='first')", "soteria(layer='first', p=0.5, epsilon=0.0, features='live')"),
+        "vmf": ("vmf(kappa=3.0)", "vmf(kappa=0.0)"),
     },
     "likelihood": {
         "l2": ("l2()", "l2(weights='exponential')"),
@@ -68,6 +69,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 CHAINS: Mapping[str, tuple[str, ...]] = {
     "clip(norm=1.0) | gaussian(std=0.3)": (),
     "clip(norm=0.5, per='layer') | laplace(scale=0.2)": (),
+    "clip(norm=1.0) | vmf(kappa=3.0)": (),
     "random_prune(p=0.4) | gaussian(std=0.3)": ("mask",),
     "random_prune(p=0.4) | laplace(scale=0.2)": ("mask",),
     "clip(norm=1.0) | random_prune(p=0.4) | gaussian(std=0.3)": ("mask",),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from leakgauge.mechanisms import EntryDensity, UpdatePart, parts_of
 from leakgauge.testing.cells import Cells
-from leakgauge.testing.samples import NAME, Entries, Releases, depends_on_statistics
+from leakgauge.testing.samples import NAME, Directions, Entries, Releases, depends_on_statistics
 from leakgauge.tree import Batch, Sloped, Stack
 from leakgauge.types import Side
 
@@ -35,7 +35,8 @@ def sampler_agrees_with_density(
     ``draws`` releases of one entry and of a pair, and one release of ``entries`` equal entries, are counted in cells
     (made from a fifth of them, which is not counted) and compared with the density's mass there; an atom at zero is a
     cell of its own. ``grant`` names the nuisances that are given to a density which conditions on them (the mask of a
-    pruning before the noise), one test for each value they took. A part with a statistic of the tensor (a threshold)
+    pruning before the noise), one test for each value they took. Noise on the sphere is counted in cells of the circle
+    and of the sphere. A part with a statistic of the tensor (a threshold)
     is tested on entries only, given that statistic. Returns the least p-value.
     """
     samples = _samples(part, frozenset(grant), draws, entries, levels, seed)
@@ -61,7 +62,7 @@ def probabilities_sum_to_one(
         total = float(Cells.of(sample.values, sample.breaks()).masses(sample.log_density).sum())
         assert abs(total - 1) <= tolerance, f"{sample}: the density sums to {total:.6f}, not to one"
         worst = max(worst, abs(total - 1))
-    for level in levels:
+    for level in levels if part.support == "entries" else ():
         worst = max(worst, _masses_match(part, level, entries, tolerance, seed))
     return worst
 
@@ -138,13 +139,21 @@ def entry_density_of(part: UpdatePart, side: Side) -> EntryDensity | None:
     return density
 
 
-Sample = Releases | Entries
+Sample = Releases | Entries | Directions
 
 
 def _samples(
     part: UpdatePart, grant: frozenset[str], draws: int, entries: int, levels: Sequence[float], seed: int
 ) -> Iterator[Sample]:
-    """Releases of one entry and of a pair, where the part allows it; then entries of one release."""
+    """Releases of one entry and of a pair, where the part allows it; then entries of one release.
+
+    On the sphere: releases of two and of three entries, and of zeros, four times as many for want of entries.
+    """
+    if part.support == "sphere":
+        for size in (2, 3):
+            for update in (torch.tensor([*levels, 0.3][-size:], dtype=torch.float64), torch.zeros(size).double()):
+                yield from Directions.granted(part, update, grant, draws=4 * draws, seed=seed)
+        return
     if not depends_on_statistics(part):
         updates = [torch.tensor([level], dtype=torch.float64) for level in levels]
         for update in (*updates, torch.tensor(levels[-2:], dtype=torch.float64)):

@@ -1,12 +1,13 @@
 """Samples of what a part lets out, and the density that they should follow.
 
-Two ways to draw: :class:`Releases` calls ``release`` many times on an update of one or two entries, and holds for any
+Three ways to draw: :class:`Releases` calls ``release`` many times on an update of one or two entries, and holds for any
 part; :class:`Entries` calls it once on a wide tensor of equal entries, for parts that act on each entry by itself
-given a statistic of the tensor, such as a threshold.
+given a statistic of the tensor, such as a threshold; :class:`Directions` is for noise on the unit sphere.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -128,6 +129,56 @@ class Entries:
     def __str__(self) -> str:
         given = "".join(f", {key} = {float(value):.3g}" for key, value in self.side.items())
         return f"{self.part!r} on {self.width} entries of {self.level}{given}"
+
+
+@dataclass(frozen=True)
+class Directions:
+    """What many releases of an update of two or three entries let out on the unit sphere.
+
+    ``values`` is ``[n, d − 1]``: the angle on the circle; on the sphere the height z and the longitude: there area is
+    ``dz dφ`` (Archimedes), so that the density per area needs no factor.
+    """
+
+    part: UpdatePart
+    update: Tensor
+    values: Tensor
+    side: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def granted(
+        cls, part: UpdatePart, update: Tensor, grant: frozenset[str], *, draws: int, seed: int
+    ) -> Iterator[Directions]:
+        """As :meth:`Releases.granted`; a mask that leaves nothing is drawn too, and gives the uniform law."""
+        for sample in Releases.granted(part, update, grant, draws=draws, seed=seed):
+            away = float((sample.values.norm(dim=1) - 1).abs().max())
+            assert away < 1e-6, f"{part!r} lets something out that is {away:.1e} off the unit sphere"
+            yield cls(part, update, _coordinates(sample.values), sample.side)
+
+    def log_density(self, coordinates: Tensor) -> Tensor:
+        """``log p(o | update)`` of rows ``[G, d − 1]`` of coordinates; nothing lies beyond their ends."""
+        limits = coordinates.new_tensor([1.0, math.pi][-coordinates.shape[1] :])
+        inside = (coordinates.abs() <= limits).all(1)
+        plain = Releases(self.part, self.update, self.values, self.side)
+        found = plain.log_density(_points(coordinates.clamp(-limits, limits)))
+        return torch.where(inside, found, -math.inf)
+
+    def breaks(self) -> list[float]:
+        """The ends of the coordinates, and the direction of the update."""
+        return [-math.pi, -1.0, 0.0, 1.0, math.pi, *_coordinates(self.update.unsqueeze(0)).flatten().tolist()]
+
+    def __str__(self) -> str:
+        return str(Releases(self.part, self.update, self.values, self.side))
+
+
+def _coordinates(points: Tensor) -> Tensor:
+    angle = torch.atan2(points[:, 1], points[:, 0]).unsqueeze(1)
+    return torch.cat([points[:, 2:], angle], 1)
+
+
+def _points(coordinates: Tensor) -> Tensor:
+    *height, angle = coordinates.unbind(1)
+    radius = torch.stack([1 - z.square() for z in height]).sum(0).clamp(min=0).sqrt() if height else 1.0
+    return torch.stack([radius * angle.cos(), radius * angle.sin(), *height], 1)
 
 
 def depends_on_statistics(part: UpdatePart) -> bool:
