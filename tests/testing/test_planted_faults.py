@@ -130,7 +130,7 @@ class Looser(VonMisesFisher):
     """Its sampler is less concentrated than its density says."""
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
-        return VonMisesFisher(0.8 * self.kappa).release(update, context, generator=generator)
+        return VonMisesFisher(0.6 * self.kappa).release(update, context, generator=generator)
 
 
 @dataclass(frozen=True, repr=False)

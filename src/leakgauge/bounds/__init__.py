@@ -4,6 +4,7 @@ Capacities are natural logs, since they overflow at once in the dimension of a n
 """
 
 from leakgauge.bounds.accounting import Privacy, epsilon_of, sigma_of
+from leakgauge.bounds.blind import blind_guess
 from leakgauge.bounds.capacity import compose, log_capacity_vmf, repeat, success_ceiling
 from leakgauge.bounds.channels import (
     Channel,
@@ -12,6 +13,7 @@ from leakgauge.bounds.channels import (
     posterior_vulnerability,
     prior_vulnerability,
 )
+from leakgauge.bounds.corridor import Corridor, corridor
 from leakgauge.bounds.epsilon import (
     classical_sigma,
     gaussian_delta,
@@ -25,6 +27,7 @@ from leakgauge.bounds.fisher import AverageError, Indicator, cramer_rao, gram, v
 from leakgauge.bounds.gaussian import LayerCapacity, log_capacity_box, log_capacity_gaussian, log_capacity_layers
 from leakgauge.bounds.guesses import BestGuess, best_guess, best_guess_by_pairs, lower_limit, upper_limit
 from leakgauge.bounds.laplace import log_capacity_laplace
+from leakgauge.bounds.protected import Bound, Figure, bound_of, bound_of_task
 from leakgauge.bounds.pruned import log_capacity_pruned, log_capacity_sparse
 from leakgauge.bounds.robustness import (
     Ceiling,
@@ -35,23 +38,31 @@ from leakgauge.bounds.robustness import (
     profile_ceiling,
     tradeoff_ceiling,
     vmf_ceiling,
+    vmf_rounds,
 )
 from leakgauge.bounds.sets import LogEstimate, log_capacity_points, log_capacity_set
 
 __all__ = [
     "AverageError",
     "BestGuess",
+    "Bound",
     "Ceiling",
     "Channel",
+    "Corridor",
+    "Figure",
     "Indicator",
     "LayerCapacity",
     "LogEstimate",
     "Privacy",
     "best_guess",
     "best_guess_by_pairs",
+    "blind_guess",
+    "bound_of",
+    "bound_of_task",
     "capacity_ceiling",
     "classical_sigma",
     "compose",
+    "corridor",
     "cramer_rao",
     "deterministic",
     "epsilon_ceiling",
@@ -86,4 +97,5 @@ __all__ = [
     "van_trees",
     "vmf_ceiling",
     "vmf_epsilon",
+    "vmf_rounds",
 ]

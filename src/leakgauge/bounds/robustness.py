@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from scipy import special
 
 from leakgauge import guards
-from leakgauge.bounds.capacity import success_ceiling
+from leakgauge.bounds.capacity import log_capacity_vmf, success_ceiling
 from leakgauge.bounds.vmf_cap import vmf_success
 from leakgauge.errors import DomainError
 
@@ -94,3 +94,18 @@ def vmf_ceiling(kappa: float, *, dim: int, concentration: float) -> Ceiling:
     """
     value = vmf_success(guards.probability(kappa, "kappa", _FORMULA), dim, concentration)
     return Ceiling(value, float(kappa), f"von Mises-Fisher, concentration {concentration:.6g}", "the uniform direction")
+
+
+def vmf_rounds(kappa: float, dim: int, concentration: float, rounds: int) -> Ceiling:
+    """T observations of von Mises-Fisher noise: ``min(C^T κ, 1 − e^{T(log C − 2c)} (1 − κ))``, c the concentration.
+
+    Against the uniform direction the density's ratio lies in ``[C e^{−2c}, C]``, whatever was released before.
+    """
+    k = guards.probability(kappa, "kappa", _FORMULA)
+    log_c = log_capacity_vmf(dim, concentration)
+    count = guards.count(rounds, "rounds", _FORMULA)
+    value = min(
+        success_ceiling(count * max(log_c, 0.0), k), 1 - math.exp(count * (log_c - 2 * concentration)) * (1 - k)
+    )
+    named = f"von Mises-Fisher, concentration {concentration:.6g}"
+    return Ceiling(max(value, k), k, named, "the uniform direction", count)

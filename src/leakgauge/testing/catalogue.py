@@ -25,6 +25,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "prune": ("prune(p=0.6)",),
         "soteria": ("soteria(layer='first')", "soteria(layer='first', p=0.5, epsilon=0.0, features='live')"),
         "vmf": ("vmf(kappa=3.0)", "vmf(kappa=0.0)"),
+        "vmf": ("vmf(kappa=3.0)",),
     },
     "likelihood": {
         "l2": ("l2()", "l2(weights='exponential')"),

@@ -147,12 +147,12 @@ def _samples(
 ) -> Iterator[Sample]:
     """Releases of one entry and of a pair, where the part allows it; then entries of one release.
 
-    On the sphere: releases of two and of three entries, and of zeros, four times as many for want of entries.
+    On the sphere: releases of two and of three entries and of zeros, twice as many for want of entries.
     """
     if part.support == "sphere":
-        for size in (2, 3):
-            for update in (torch.tensor([*levels, 0.3][-size:], dtype=torch.float64), torch.zeros(size).double()):
-                yield from Directions.granted(part, update, grant, draws=4 * draws, seed=seed)
+        for few in ([*levels[-2:]], [*levels[-2:], 0.3], [0.0, 0.0]):
+            given = torch.tensor(few, dtype=torch.float64)
+            yield from Directions.granted(part, given, grant, draws=2 * draws, seed=seed)
         return
     if not depends_on_statistics(part):
         updates = [torch.tensor([level], dtype=torch.float64) for level in levels]

@@ -1,0 +1,68 @@
+"""The corridor: what an attack reached, below; what no adversary beats, above.
+
+``1 − R(f)``, the success of an attack f, is what the Bayes paper's adversarial risk leaves; its Clopper-Pearson limits
+are compared with a ceiling. The lower limit above the ceiling is a contradiction: a bug or a broken assumption.
+
+References:
+    Balunović et al., Bayesian Framework for Gradient Leakage, 2022, Section 4 (adversarial risk).
+    https://arxiv.org/abs/2111.04706
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from leakgauge import guards
+from leakgauge.bounds.guesses import lower_limit, upper_limit
+
+State = Literal["open", "tight", "contradiction", "no bound"]
+
+
+@dataclass(frozen=True)
+class Corridor:
+    """Success of an attack with its one-sided limits, the ceiling above it, and how the two stand to each other.
+
+    ``open``: nobody knows what lies between; ``tight``: the attack's upper limit reaches the ceiling, so no better
+    attack and no better proof can be told from these; ``contradiction``: its lower limit exceeds the ceiling.
+    """
+
+    success: float
+    low: float
+    high: float
+    ceiling: float | None
+    trials: int
+    confidence: float
+    state: State
+    sentence: str
+
+    @property
+    def risk(self) -> float:
+        """``R(f) = 1 − success``, the adversarial risk; low risk is a strong adversary."""
+        return 1 - self.success
+
+
+def corridor(hits: int, trials: int, ceiling: float | None, *, confidence: float = 0.99) -> Corridor:
+    """What ``hits`` successes in ``trials`` independent records say beside a ceiling on P(success), or None.
+
+    A right ceiling is contradicted with probability at most ``1 − confidence`` (per cell: correct for many).
+    """
+    low, high = lower_limit(hits, trials, confidence=confidence), upper_limit(hits, trials, confidence=confidence)
+    success = hits / trials
+    reached = f"{hits} of {trials} records ({low:.3g} to {high:.3g} at {confidence:.0%} each side)"
+    state: State
+    if ceiling is None:
+        state, sentence = "no bound", f"the attack reached {reached}; nothing is proven above it"
+    else:
+        top = guards.probability(ceiling, "ceiling", "corridor")
+        if low > top:
+            state = "contradiction"
+            sentence = (
+                f"the attack reached {reached}, more than the ceiling {top:.4g} allows: an assumption does not hold"
+            )
+        elif high >= top:
+            state, sentence = "tight", f"the attack reached {reached}, and the ceiling is {top:.4g}: tight"
+        else:
+            state = "open"
+            sentence = f"the attack reached {reached}, the ceiling is {top:.4g}: what lies between is open"
+    return Corridor(success, low, high, ceiling, trials, confidence, state, sentence)
