@@ -47,9 +47,9 @@ class UpdatePart(Part):
     """An update-stage part. ``|`` chains it with the next.
 
     ``support`` says where noise lies: anywhere, or on the unit sphere of all entries, where a density is per area.
-    ``closed`` promises that the part looks at nothing but what it is given (and chance): then it is
-    post-processing of noise before it. ``shrinks`` promises besides that it lengthens no update: a clipping norm
-    before it still holds after it. Proofs rest on both; a part that does not promise gets no bound.
+    Proofs rest on two promises, and a part that makes none gets no bound: ``closed``, to look at nothing but what it is
+    given (and chance), so that after noise it is post-processing; ``shrinks``, to lengthen no update, so that a clipping
+    norm before it still holds after it.
     """
 
     nuisances: ClassVar[tuple[str, ...]] = ()

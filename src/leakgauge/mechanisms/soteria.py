@@ -46,6 +46,7 @@ class Soteria(UpdatePart):
     epsilon: float = 0.1
     features: Features = "all"
     nuisances: ClassVar[tuple[str, ...]] = ("mask",)
+    shrinks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         guards.inside(self.p, "p", "soteria", 0.0, 1.0, closed_low=True)

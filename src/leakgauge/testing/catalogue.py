@@ -24,7 +24,6 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "random_prune": ("random_prune(p=0.4)",),
         "prune": ("prune(p=0.6)",),
         "soteria": ("soteria(layer='first')", "soteria(layer='first', p=0.5, epsilon=0.0, features='live')"),
-        "vmf": ("vmf(kappa=3.0)", "vmf(kappa=0.0)"),
         "vmf": ("vmf(kappa=3.0)",),
     },
     "likelihood": {
