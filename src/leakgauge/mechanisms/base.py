@@ -48,8 +48,8 @@ class UpdatePart(Part):
 
     ``support`` says where noise lies: anywhere, or on the unit sphere of all entries, where a density is per area.
     Proofs rest on two promises, and a part that makes none gets no bound: ``closed``, to look at nothing but what it is
-    given (and chance), so that after noise it is post-processing; ``shrinks``, to lengthen no update, so that a clipping
-    norm before it still holds after it.
+    given (and chance), so that after noise it is post-processing; ``shrinks``, to lengthen no update, so that a
+    clipping norm before it still holds after it.
     """
 
     nuisances: ClassVar[tuple[str, ...]] = ()
