@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from leakgauge import tree
 from leakgauge.client import Recipe, update_of
 from leakgauge.defenses.protection import Protection, protection
 from leakgauge.defenses.stages import Encoded
@@ -43,7 +44,24 @@ class Task:
         loss = self.protection.loss(self.recipe.loss)
         object.__setattr__(self, "working_recipe", replace(self.recipe, loss=loss))
         self.protection.update.fits(self.params)
+        if self.protection.update.per_example:
+            self._check_examples()
         self._check_forward()
+
+    def _check_examples(self) -> None:
+        """Refuse to clip examples one by one where the client's update is not put together from theirs."""
+        coupled = [n for n, m in self.working.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+        what = ""
+        if self.recipe.local_steps > 1 or self.recipe.minibatch is not None:
+            what = f"{self.recipe.local_steps} local steps over minibatches share no gradient of one example"
+        elif self.protection.training:
+            what = f"{self.protection.training[0]!r} acts on the whole update before its examples are clipped"
+        elif self.recipe.mode == "train" and coupled:
+            what = (
+                f"layer {coupled[0]!r} normalises over the batch in train mode, so no example has a gradient of its own"
+            )
+        if what:
+            raise ModelError(what, where=repr(self.protection), remedy='clip per="update", or leave that out')
 
     def trained(self) -> nn.Module:
         """The module that is trained: the user's, or a copy with the protection's model stage."""
@@ -144,6 +162,9 @@ class ClientContext:
 
         made: dict[str, Tensor] = vmap(one)(self.inputs(), self.records.labels, dict(self.nuisances))
         return made
+
+    def combined(self, each: Tree) -> dict[str, Tensor]:
+        return tree.mapped(lambda u: u.mean(0) if self.task.recipe.reduction == "mean" else u.sum(0), each)
 
     def representation(self, layer: str) -> Tensor:
         return self.representation_of(layer)(self.inputs())

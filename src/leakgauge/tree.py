@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from leakgauge.types import Tree
+from leakgauge.types import Tree, Updates
 
 Entrywise = Callable[..., Tensor]
 """``fn(u_e, other_e, …)``, elementwise; a :class:`Sloped` one also knows its derivative in u."""
@@ -166,6 +166,7 @@ class Leaf(Protocol):
     def entries(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Tensor: ...
     def mapped(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Leaf: ...
     def scaled(self, factor: Tensor) -> Leaf: ...
+    def combined(self, count: int, weight: float) -> Leaf: ...
     def dense(self) -> Dense: ...
 
 
@@ -199,6 +200,10 @@ class Dense:
 
     def scaled(self, factor: Tensor) -> Dense:
         return Dense(self.value * factor.view(-1, *[1] * (self.value.dim() - 1)))
+
+    def combined(self, count: int, weight: float) -> Dense:
+        """``weight`` times the sum over every ``count`` candidates that follow one another."""
+        return Dense(weight * self.value.unflatten(0, (-1, count)).sum(1))
 
     def dense(self) -> Dense:
         return self
@@ -241,16 +246,32 @@ class Mapped:
         # a factor per candidate does not commute with a general map: form the entries first
         return self.dense().scaled(factor)
 
+    def combined(self, count: int, weight: float) -> Leaf:
+        return self.dense().combined(count, weight)
+
     def dense(self) -> Dense:
         return self.base.dense().mapped(self.fn, self.others, self.sharing)
 
 
 @dataclass(frozen=True)
+class Examples:
+    """The updates of the examples of N candidates, ``count`` each, made when asked for; their sum counts ``weight``."""
+
+    alone: Callable[[], Batch]
+    count: int
+    weight: float
+
+
+@dataclass(frozen=True)
 class Batch:
-    """The updates of N candidates (see :class:`leakgauge.types.Updates`), as one leaf per tensor."""
+    """The updates of N candidates (see :class:`leakgauge.types.Updates`), as one leaf per tensor.
+
+    ``examples`` is None where every candidate is one example: its update is then that example's.
+    """
 
     leaves: Mapping[str, Leaf]
     sharing: Sharing
+    examples: Examples | None = None
 
     @classmethod
     def of(cls, update: Tree, counts: Sequence[int] | None = None) -> Batch:
@@ -291,6 +312,14 @@ class Batch:
         return self._with(
             {name: leaf.mapped(fn, [o[name] for o in others], self.sharing) for name, leaf in self.leaves.items()}
         )
+
+    def each(self, fn: Callable[[Updates], Updates]) -> Batch:
+        alone = fn(self if self.examples is None else self.examples.alone())
+        assert isinstance(alone, Batch)
+        if self.examples is None:
+            return alone
+        how = self.examples.count, self.examples.weight
+        return self._with({name: leaf.combined(*how) for name, leaf in alone.leaves.items()})
 
     def only(self, names: Sequence[str]) -> Batch:
         return self._with({name: self.leaves[name] for name in names})

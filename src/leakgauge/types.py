@@ -98,6 +98,9 @@ class Context(Protocol):
     def per_example(self) -> Tree:
         """The update of every example of the batch alone, ``[B, …]``."""
 
+    def combined(self, each: Tree) -> Tree:
+        """One update from those of the examples ``[B, …]``: their mean, or their sum, as the client trains."""
+
     def representation(self, layer: str) -> Tensor:
         """The input of ``layer`` for the batch, ``[B, features]``."""
 
@@ -145,6 +148,9 @@ class Updates(Protocol):
 
     def mapped(self, fn: Callable[..., Tensor], *others: Tree) -> Updates:
         """``fn(u_e, other_e, …)`` entry by entry."""
+
+    def each(self, fn: Callable[[Updates], Updates]) -> Updates:
+        """``fn`` of the update of every example alone, put together as the client puts them together."""
 
     def only(self, names: Sequence[str]) -> Updates:
         """The same updates with the other tensors left out."""

@@ -65,6 +65,11 @@ class Factored:
     def scaled(self, factor: Tensor) -> Factored:
         return Factored(self.a, self.d * factor.view(-1, 1, 1), self.shape)
 
+    def combined(self, count: int, weight: float) -> Factored:
+        """The positions of every ``count`` candidates become those of one."""
+        a, d = (t.unflatten(0, (-1, count)).flatten(1, 2) for t in (self.a, weight * self.d))
+        return Factored(a, d, self.shape)
+
     def dense(self) -> Dense:
         return Dense(formed(self.a, self.d).reshape(-1, *self.shape))
 

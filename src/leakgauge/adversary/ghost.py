@@ -23,6 +23,7 @@ from torch.func import functional_call
 
 from leakgauge.adversary.factored import Factored, formed
 from leakgauge.adversary.linear_maps import average_pool, convolution
+from leakgauge.adversary.paths import examples_of
 from leakgauge.errors import PathError
 from leakgauge.task import Task
 from leakgauge.tree import Batch, Dense, Leaf, Sharing
@@ -70,7 +71,7 @@ class Ghost:
         unused = next((name for name in self.params if name not in leaves), None)
         if unused is not None:
             raise PathError(f"the layer of {unused!r} was not called", where="ghost path", remedy='use path="vmap"')
-        return Batch({name: leaves[name] for name in self.params}, sharing)
+        return Batch({name: leaves[name] for name in self.params}, sharing, examples_of(self, candidate, sharing))
 
     def _run(self, inputs: Tensor, labels: Tensor, shape: torch.Size, hidden: Tree) -> Tape:
         """Every trained layer with what it kept of its input and the gradient at its output."""

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import ClassVar, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +23,11 @@ from leakgauge import tree
 from leakgauge.client import update_of
 from leakgauge.errors import ModelError, PathError, nearest
 from leakgauge.task import Task
-from leakgauge.tree import Batch, Sharing
+from leakgauge.tree import Batch, Examples, Sharing
 from leakgauge.types import Candidate, Tree
+
+if TYPE_CHECKING:
+    from leakgauge.adversary.ghost import Ghost
 
 PathName = Literal["auto", "ghost", "vmap", "loop"]
 VMAP_ENTRIES = 4_000_000
@@ -51,7 +54,7 @@ class Loop:
         client = _client(self.task, self.params)
         hidden = [{k: v[n] for k, v in candidate.nuisances.items()} for n in range(len(candidate.inputs))]
         made = [client(x, y, h) for x, y, h in zip(candidate.inputs, candidate.labels, hidden, strict=True)]
-        return Batch.of(tree.stacked(made), sharing.counts)
+        return replace(Batch.of(tree.stacked(made), sharing.counts), examples=examples_of(self, candidate, sharing))
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,22 @@ class Vmap:
         chunk = max(1, VMAP_ENTRIES // entries)
         client = _client(self.task, self.params, self.model)
         given = candidate.inputs, candidate.labels, dict(candidate.nuisances)
-        return Batch.of(vmap(client, chunk_size=chunk)(*given), sharing.counts)
+        made = Batch.of(vmap(client, chunk_size=chunk)(*given), sharing.counts)
+        return replace(made, examples=examples_of(self, candidate, sharing))
+
+
+def examples_of(path: Loop | Vmap | Ghost, candidate: Candidate, sharing: Sharing) -> Examples | None:
+    """The examples of candidates ``[N, B, …]`` as N·B candidates of one example each; None where they are that."""
+    count, recipe = candidate.inputs.shape[1], path.task.recipe
+    if count == 1:
+        return None
+
+    def alone() -> Batch:
+        hidden = {name: value.flatten(0, 1).unsqueeze(1) for name, value in candidate.nuisances.items()}
+        inputs, labels = (t.flatten(0, 1).unsqueeze(1) for t in (candidate.inputs, candidate.labels))
+        return path.updates(Candidate(inputs, labels, hidden), Sharing(tuple(count * n for n in sharing.counts)))
+
+    return Examples(alone, count, 1 / count if recipe.reduction == "mean" else 1.0)
 
 
 def _client(task: Task, params: Tree, model: nn.Module | None = None) -> Callable[..., dict[str, Tensor]]:

@@ -98,5 +98,10 @@ def _clipped(reach: Reach, part: Clip, dims: Mapping[str, int], batch: int, whol
         return replace(
             reach, radius=radius, one=min(reach.one, radius), layers=tuple((n, part.norm) for n in layers.values())
         )
+    if part.per == "example":
+        radius = part.norm if mean else batch * part.norm
+        # where records are mixed before, every example may hold the record
+        one = radius if whole.input else radius / batch
+        return replace(reach, radius=radius, one=one, unit="client" if whole.input else "record")
     radius = min(reach.radius, part.norm)
     return replace(reach, radius=radius, one=min(reach.one, radius))

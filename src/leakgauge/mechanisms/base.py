@@ -57,6 +57,11 @@ class UpdatePart(Part):
     closed: ClassVar[bool] = False
     shrinks: ClassVar[bool] = False
 
+    @property
+    def per_example(self) -> bool:
+        """Whether it acts on the update of every example, before they are put together; such a part stands first."""
+        return False
+
     def fits(self, params: Tree) -> None:
         """Refuse a model that this part cannot act on, before anything runs."""
 

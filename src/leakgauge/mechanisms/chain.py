@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Generator, Tensor
 
-from leakgauge.errors import NoDensityError
+from leakgauge.errors import DomainError, NoDensityError
 from leakgauge.mechanisms.base import EntryDensity, Support, UpdatePart
 from leakgauge.mechanisms.maps import Clip, Identity
 from leakgauge.types import Context, Release, Side, Tree, Updates
@@ -23,6 +23,19 @@ class Chain(UpdatePart):
     """
 
     parts: tuple[UpdatePart, ...]
+
+    def __post_init__(self) -> None:
+        for i, part in enumerate(self.parts):
+            if part.per_example and not all(isinstance(before, Identity) for before in self.parts[:i]):
+                raise DomainError(
+                    f"part {i + 1}, {part!r}, acts on every example, not on what {self.parts[i - 1]!r} makes of them",
+                    where=repr(self),
+                    remedy=f"put {part!r} first",
+                )
+
+    @property
+    def per_example(self) -> bool:
+        return any(part.per_example for part in self.parts)
 
     @property
     def nuisances(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -9,7 +9,8 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Generator, Tensor
 
-from leakgauge.errors import DomainError
+from leakgauge import tree
+from leakgauge.errors import DomainError, ModelError
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart
 from leakgauge.types import Context, Release, Side, Tree, Updates
@@ -43,32 +44,55 @@ class Clip(UpdatePart):
     """Scale an update down to a largest norm.
 
     ``u ↦ u · min(1, C / ‖u‖₂)``, with ``C = norm`` and the norm over all tensors, or over the weight and bias
-    of each layer (``per="layer"``). This clips a client's whole update, not each example's gradient.
-    Deterministic, hence without a density: let a chain contain noise.
+    of each layer (``per="layer"``): a client's whole update, so that noise after it protects the **client**. With
+    ``per="example"`` the update of every example is clipped before they are averaged, and noise protects a **record**:
+    ``u ↦ Σ_i u_i min(1, C / ‖u_i‖₂) / L``; with ``gaussian(std=C σ / L)`` this is DP-SGD, and it stands first in its
+    chain. Deterministic, hence without a density: let a chain contain noise.
 
     References:
+        Abadi et al., Deep Learning with Differential Privacy, 2016 (per example). https://arxiv.org/abs/1607.00133
         McMahan et al., Learning Differentially Private Recurrent Language Models, 2018 (flat and per-layer
         clipping). https://arxiv.org/abs/1710.06963
     """
 
     norm: float
-    per: Literal["update", "layer"] = "update"
+    per: Literal["update", "layer", "example"] = "update"
     closed: ClassVar[bool] = True
     shrinks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.norm > 0:
             raise DomainError(f"norm must be positive, got {self.norm}", where="clip")
-        if self.per not in ("update", "layer"):
-            raise DomainError(f'per must be "update" or "layer", got {self.per!r}', where="clip")
+        if self.per not in ("update", "layer", "example"):
+            raise DomainError(f'per must be "update", "layer" or "example", got {self.per!r}', where="clip")
+
+    @property
+    def per_example(self) -> bool:
+        return self.per == "example"
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        if self.per_example:
+            return Release(dict(self._client(context).combined(self._each(self._client(context).per_example()))))
         squares = torch.stack([t.square().sum() for t in update.values()])
         factor = self._factor(squares, tuple(update))
         return Release({name: u * s for (name, u), s in zip(update.items(), factor, strict=True)})
 
+    def _client(self, context: Context | None) -> Context:
+        if context is None:
+            raise ModelError(f"{self!r} needs the examples", where="clip", remedy="release through observe()")
+        return context
+
+    def _each(self, updates: Tree) -> dict[str, Tensor]:
+        """The updates of B examples, ``[B, …]``, each clipped."""
+        squares = torch.stack([u.reshape(len(u), -1).square().sum(1) for u in updates.values()], 1)
+        factor = self._factor(squares, tuple(updates))[:, 0]
+        return tree.mapped(lambda u: u * factor.view(-1, *[1] * (u.dim() - 1)), updates)
+
     def apply(self, update: Updates, side: Side) -> Updates:
-        return update.scaled(self._factor(update.square(), update.names))
+        def clipped(one: Updates) -> Updates:
+            return one.scaled(self._factor(one.square(), one.names))
+
+        return update.each(clipped) if self.per_example else clipped(update)
 
     def after(self, density: EntryDensity, side: Side) -> EntryDensity | None:
         return None if math.isfinite(self.norm) else density

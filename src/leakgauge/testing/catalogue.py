@@ -18,7 +18,7 @@ from leakgauge.testing.samples import Entries
 EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "mechanism": {
         "identity": ("identity()",),
-        "clip": ("clip(norm=1.0)", "clip(norm=0.5, per='layer')"),
+        "clip": ("clip(norm=1.0)", "clip(norm=0.5, per='layer')", "clip(norm=0.5, per='example')"),
         "gaussian": ("gaussian(std=0.3)",),
         "laplace": ("laplace(scale=0.2)",),
         "random_prune": ("random_prune(p=0.4)",),

@@ -110,6 +110,9 @@ class ExampleContext:
     def per_example(self) -> dict[str, Tensor]:
         return {name: torch.stack([u + 0.25, u - 0.25]) for name, u in self.update.items()}
 
+    def combined(self, each: Tree) -> dict[str, Tensor]:
+        return {name: u.mean(0) for name, u in each.items()}
+
     def representation(self, layer: str) -> Tensor:
         return self.representation_of(layer)(self.inputs())
 
