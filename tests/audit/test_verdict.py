@@ -77,7 +77,7 @@ def test_an_adversary_that_does_not_work_is_named() -> None:
     )
     said = word(arms(), control=both)
     assert said.attack == "no evidence"
-    assert "idle did not work there" in said.why
+    assert "idle did not, and adds nothing" in said.why
 
 
 def test_records_of_a_batch_count_as_one_update() -> None:
@@ -93,3 +93,11 @@ def test_a_gate_fails_on_what_leaks_and_on_what_cannot_be_judged(attack: str) ->
     assert failing(made, "recognisable") == [f"d: {attack}: because"]
     made["checkpoints"][0]["defenses"][0]["attack"]["verdict"] = "detectable"
     assert failing(made, "recognisable") == []
+
+
+def test_a_control_that_beats_its_null_without_recognising_anything_is_too_weak() -> None:
+    said = word(arms(), control=arms(0.1))
+    assert said.control is not None
+    assert said.control.together.p < 0.05
+    assert said.attack == "too weak"
+    assert "recognise no record" in said.why

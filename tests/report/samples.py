@@ -20,6 +20,7 @@ SENTENCES = {
     "incomplete": "a planned cell failed; see faults",
     "invalid": "the set-up does not replay",
 }
+ALONE = {"adaptive": {"p": 0.03125, "recognised": 3, "works": True}}
 LEVELS = {"exact": 0.8, "recognisable": 0.45, "detectable": 0.15}
 ALL = {word.replace(" ", "-"): word for word in SENTENCES}
 
@@ -109,7 +110,7 @@ def defense(name: str, word: str, strength: float = 1.0) -> dict[str, Any]:
         "name": name,
         "expression": expression(name),
         "attack": attack if done else {**attack, "p": None, "excess": None, "rate": None},
-        "control": {"mean": 0.5, "low": 0.4, "high": 0.6, "p": 0.03125, "n": N, "adversaries": {"adaptive": 0.03125}}
+        "control": {"mean": 0.5, "low": 0.4, "high": 0.6, "p": 0.03125, "n": N, "recognised": 3, "adversaries": ALONE}
         if done
         else None,
         "bound": {"ceiling": 0.02, "why": "Gaussian mechanism", "assumptions": ["a prior guess of 1 %"]}

@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from leakgauge.audit import cells
 from leakgauge.audit.checks import PATH
 from leakgauge.audit.plan import CHUNK, IDENTITY, Cell, plan
@@ -41,8 +43,8 @@ class Estimate:
         trained = f", and {self.trainings} trainings (not timed)" if self.trainings else ""
         return [
             f"work: about {self.evaluations:,} evaluations of one update{trained}",
-            f"time: about {_duration(self.seconds)} with one worker, {_duration(self.seconds / 2)} with two (timed on "
-            "the first steps of each attack, on this machine as it is now)",
+            f"time: about {_duration(self.seconds)} with one worker, {_duration(self.seconds / 2)} with two (of one "
+            "processor each, from the first steps of each attack)",
             f"memory: about {self.megabytes:,.0f} MB per worker",
         ]
 
@@ -67,6 +69,7 @@ def estimate(spec: Spec, home: Path, *, ablate: bool = False) -> Estimate:
         chunks = -(-spec.task.records // CHUNK)
         defenses = len({*spec.defenses.values(), IDENTITY})
         return Estimate(3 * chunks * defenses * len(spec.adversaries) * len(set(spec.checkpoints.train_steps)), 0)
+    torch.set_num_threads(1)  # as a worker has
     prepared = prepare(spec, home)
     planned = plan(spec, prepared, ablate=ablate)
     attacks = [c for c in planned.cells if c.kind == "attack"]
@@ -104,7 +107,7 @@ class _Probe:
     def __call__(self, done: int, total: int, best: float) -> None:
         self.steps = total
         if done >= WARM:
-            self.marks.append((done, time.perf_counter()))
+            self.marks.append((done, time.process_time()))
         if done >= WARM + TIMED:
             raise _EnoughError
 
@@ -114,7 +117,7 @@ def _timed(cell: Cell, prepared: Prepared) -> _Probe:
     params = {**cell.params, "step": 0, "arm": "real"}
     if not isinstance(params["adversary"], str):
         params["adversary"] = params["adversary"][0]
-    probe, begun = _Probe(), time.perf_counter()
+    probe, begun = _Probe(), time.process_time()
     try:
         cells.run(Cell(cell.id, "attack", params), prepared, Store(Path()), progress=probe)
     except _EnoughError:
@@ -122,5 +125,5 @@ def _timed(cell: Cell, prepared: Prepared) -> _Probe:
         each = (stop - start) / (last - first)
         probe.seconds = (start - begun) + each * (probe.steps - first)
     else:
-        probe.seconds = time.perf_counter() - begun
+        probe.seconds = time.process_time() - begun
     return probe

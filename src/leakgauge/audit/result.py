@@ -13,7 +13,8 @@ Schema 1::
         attack                  {verdict, why, p, excess, nulls, single, recognised, rate}
                                  p: corrected; excess: {mean, low, high, p, n} over another record's update;
                                  nulls: the same over each null; single: p-value of the most exposed record by itself
-        control                 {mean, low, high, p, n, adversaries: name → p}: the undefended update of these records
+        control                 {mean, low, high, p, n, recognised, adversaries: name → {p, recognised, works}}: the
+                                 undefended update of these records
         bound                   null, or {ceiling, why, assumptions[]}
         adversaries[]           {name, expression, scores: arm → metric → [per record], labels: right ones in the
                                  real arm, evaluations}
@@ -306,7 +307,12 @@ def _control(verdict: Verdict) -> dict[str, Any] | None:
     if verdict.control is None:
         return None
     together = verdict.control.together
-    return {**asdict(together.gains["another"]), "p": together.p, "adversaries": dict(verdict.control.each)}
+    each = {
+        name: {"p": found.p, "recognised": found.recognised, "works": name in verdict.control.works}
+        for name, found in verdict.control.each.items()
+    }
+    gain = asdict(together.gains["another"])
+    return {**gain, "p": together.p, "recognised": together.recognised, "adversaries": each}
 
 
 def _winner(by: Mapping[str, float]) -> str:

@@ -4,8 +4,8 @@
 exact        a record was recovered to numerical precision
 recognisable above the null, and a record above the leak threshold
 detectable   above the null
-no evidence  not above the null, although the same adversaries beat their null on the undefended update
-too weak     they did not: nothing can be concluded
+no evidence  not above the null, although without the defense the same adversaries recognise records
+too weak     they do not: nothing can be concluded
 incomplete   a planned cell failed
 invalid      the set-up does not replay
 ============ ===================================================================================================
@@ -14,6 +14,9 @@ invalid      the set-up does not replay
 nothing leaks, so that the level holds exactly. Noise in place of the update and a guess from the prior alone are
 easier or harder to beat for reasons that have nothing to do with leakage; they are reported beside it, and a record
 counts as recognised only if it beats all three.
+
+The positive control asks for more than a p-value: an adversary that gains a hundredth without a defense beats its null,
+and would miss nearly every leak behind one. Its silence counts only if it recognises a record without the defense.
 """
 
 from __future__ import annotations
@@ -89,6 +92,7 @@ class Finding:
     single: float
     recognised: int
     records: int
+    best: float
 
     @property
     def p(self) -> float:
@@ -101,7 +105,7 @@ def find(arms: Arms, threshold: float, metric: str) -> Finding:
     seen = (real >= threshold) & (real > arms.null(metric))
     single = float(arms.exposure(metric)[seen].min(initial=1.0)) * len(real)
     gains = {null: arms.excess(metric, null) for null in NULLS}
-    return Finding(gains, min(1.0, single), int(seen.sum()), len(real))
+    return Finding(gains, min(1.0, single), int(seen.sum()), len(real), float(real.max()))
 
 
 @dataclass(frozen=True)
@@ -109,19 +113,18 @@ class Control:
     """The positive control: what the adversaries find in the undefended update of the same records."""
 
     together: Finding
-    each: Mapping[str, float]
-    """adversary → p-value, corrected for their number."""
-
-    def working(self, level: float) -> list[str]:
-        """The adversaries that beat their null."""
-        return [name for name, p in self.each.items() if p <= level]
+    each: Mapping[str, Finding]
+    works: tuple[str, ...]
+    """The adversaries that beat their null and recognise a record, each by itself."""
 
 
-def control(arms: Arms, threshold: float, metric: str) -> Control:
+def control(arms: Arms, rules: VerdictSpec, metric: str) -> Control:
     """Every adversary by itself, and all together, without a defense."""
-    names = next(iter(arms.scores.values()))
-    each = {name: find(arms.only(name), threshold, metric).p for name in names}
-    return Control(find(arms, threshold, metric), holm(each))
+    threshold = getattr(rules.recognisable, metric) or np.inf
+    each = {name: find(arms.only(name), threshold, metric) for name in next(iter(arms.scores.values()))}
+    p = holm({name: finding.p for name, finding in each.items()})
+    works = tuple(name for name, finding in each.items() if p[name] <= rules.significance and finding.recognised)
+    return Control(find(arms, threshold, metric), each, works)
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ def verdicts(
     threshold = getattr(rules.recognisable, metric) or np.inf
     found = {key: find(a, threshold, metric) for key, a in arms.items()}
     corrected = holm({key: finding.p for key, finding in found.items()})
-    known = {id(a): control(a, threshold, metric) for a in {id(a): a for a in controls.values()}.values()}
+    known = {id(a): control(a, rules, metric) for a in {id(a): a for a in controls.values()}.values()}
     return {
         key: _verdict(key, arms[key], found[key], corrected[key], known[id(controls[key])], rules, metric)
         for key in arms
@@ -172,23 +175,26 @@ def _verdict(
         word = "detectable"
         why = f"the null is beaten ({_p(p)}), but no record reaches {metric} {threshold:g} and beats every null"
     else:
-        word, why = _silent(p, positive, rules.significance, metric)
+        word, why = _silent(p, positive, metric)
     return Verdict(name, word, why, found, p, rate_at(real, pool) if len(pool) else None, positive)
 
 
-def _silent(p: float, positive: Control, level: float, metric: str) -> tuple[Word, str]:
+def _silent(p: float, positive: Control, metric: str) -> tuple[Word, str]:
     """No leak was found: is that worth anything?"""
-    works = positive.working(level)
+    works, idle = positive.works, [name for name in positive.each if name not in positive.works]
+    best = f"the best {metric} is {positive.together.best:.2g}"
     if not works:
-        least = min(positive.each.values())
-        return "too weak", f"the adversaries do not beat their null without a defense either ({_p(least)})"
-    idle = [name for name in positive.each if name not in works]
-    gain = positive.together.gains["another"].mean
-    besides = f"; {', '.join(idle)} did not work there and adds nothing" if idle else ""
+        return (
+            "too weak",
+            f"without a defense the adversaries recognise no record either ({best}, {_p(positive.together.p)}): give "
+            "them more steps or restarts, or an easier set-up",
+        )
+    besides = f"; {', '.join(idle)} did not, and adds nothing" if idle else ""
     return (
         "no evidence",
         f"not above the null ({_p(p)}), although without a defense {' and '.join(works)} "
-        f"{'gain' if len(works) > 1 else 'gains'} {gain:+.2g} {metric} over it{besides}",
+        f"{'recognise' if len(works) > 1 else 'recognises'} {positive.together.recognised} of "
+        f"{positive.together.records} records{besides}",
     )
 
 

@@ -83,6 +83,14 @@ class Adversary(_Value):
     evaluations: int | None = None
 
 
+class Alone(_Value):
+    """One adversary by itself, without a defense."""
+
+    p: Finite
+    recognised: int
+    works: bool
+
+
 class Control(_Value):
     """The undefended update of the same records: do the adversaries work at all, together and each by itself?"""
 
@@ -90,7 +98,8 @@ class Control(_Value):
     low: Finite
     high: Finite
     p: Finite
-    adversaries: dict[str, Finite] = {}
+    recognised: int = 0
+    adversaries: dict[str, Alone] = {}
 
 
 class Grant(_Value):

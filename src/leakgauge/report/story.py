@@ -85,11 +85,12 @@ def control(result: Result) -> str:
     seen = [d.control for c in result.checkpoints for d in c.defenses if d.control is not None]
     if not seen:
         return "The positive control did not finish: whether the attacks work at all is not known."
-    p, level = max(c.p for c in seen), result.thresholds.significance
-    idle = dict.fromkeys(name for c in seen for name, alone in c.adversaries.items() if alone > level)
+    names = dict.fromkeys(name for c in seen for name in c.adversaries)
+    idle = [name for name in names if not any(c.adversaries[name].works for c in seen if name in c.adversaries)]
+    p, fewest = max(c.p for c in seen), min(c.recognised for c in seen)
+    if len(idle) == len(names):
+        return f"The attacks do not work: even without a defense they recognise no record (p {p_sign(p)})."
     but = f" By itself, {', '.join(idle)} did not: its silence says nothing." if idle else ""
-    if p <= level:
-        return f"The attacks work: without a defense they beat their null (p {p_sign(p)}).{but}"
-    if min(c.p for c in seen) <= level:
-        return f"The attacks work at some checkpoints only: elsewhere they do not beat their null (p {p_sign(p)})."
-    return f"The attacks do not work: even without a defense they do not beat their null (p {p_sign(p)})."
+    if not all(any(a.works for a in c.adversaries.values()) for c in seen):
+        return f"The attacks work at some checkpoints only; elsewhere they recognise nothing without a defense.{but}"
+    return f"The attacks work: without a defense they recognise {fewest} records (p {p_sign(p)}).{but}"
