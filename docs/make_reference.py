@@ -23,6 +23,7 @@ On the command line: `leakgauge list`.
 KINDS = {
     "attack": "Attacks",
     "mechanism": "Defenses of updates (mechanisms)",
+    "defense": "Defenses of records, models and training",
     "likelihood": "Likelihoods",
     "prior": "Priors",
     "solver": "Solvers",

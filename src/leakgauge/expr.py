@@ -88,9 +88,9 @@ def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
     return False
 
 
-def names(kind: str | None = None) -> dict[str, Callable[..., Any]]:
-    """The registered parts of one kind, or of all; entry points included."""
-    kinds = [kind] if kind else list(REGISTRY)
+def names(kind: str | tuple[str, ...] | None = None) -> dict[str, Callable[..., Any]]:
+    """The registered parts of one kind, of some, or of all; entry points included."""
+    kinds = [kind] if isinstance(kind, str) else list(kind or REGISTRY)
     found = {name: made for k in kinds for name, made in REGISTRY.get(k, {}).items()}
     for entry in entry_points(group="leakgauge.parts"):
         if entry.name not in found:
@@ -98,7 +98,7 @@ def names(kind: str | None = None) -> dict[str, Callable[..., Any]]:
     return found
 
 
-def parse(text: str, kind: str | None = None, *, where: str = "expression") -> Any:
+def parse(text: str, kind: str | tuple[str, ...] | None = None, *, where: str = "expression") -> Any:
     """Read an expression. Errors name the place, the fault and the nearest valid name."""
     strangers: dict[str, str] = {}
     remedy = "write it like clip(norm=1.0) | gaussian(std=0.1)"
@@ -127,7 +127,7 @@ def _short(text: str, most: int = 200) -> str:
 @dataclasses.dataclass
 class _Reader:
     text: str
-    kind: str | None
+    kind: str | tuple[str, ...] | None
     where: str
     strangers: dict[str, str]
 

@@ -66,5 +66,5 @@ def test_update_stages_chain() -> None:
 def test_what_is_no_defense_is_refused(how: object) -> None:
     import leakgauge.adversary  # noqa: F401 - so that every name is known
 
-    with pytest.raises(ExpressionError, match=r"defense: .* is not a defense; see `leakgauge list mechanism`"):
+    with pytest.raises(ExpressionError, match=r"defense: .* is not a defense; see `leakgauge list defense`"):
         protection(how)

@@ -16,10 +16,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from leakgauge.defenses import Protection
+from leakgauge.defenses import LearningRatePerturbation, Protection
 from leakgauge.errors import ModelError, NoDensityError, nearest
 from leakgauge.expr import Part, register
-from leakgauge.mechanisms import UpdatePart
+from leakgauge.mechanisms import Gaussian, Identity, UpdatePart
 from leakgauge.tree import absolute_residual
 from leakgauge.types import Side, Tree, Updates
 
@@ -144,8 +144,67 @@ class Density(Likelihood):
     assumed: UpdatePart | None = None
 
     def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
+        if protection.training and "scale" not in side and self.assumed is None:
+            return Marginal()(update, observed, side, protection)
         part = self.assumed or protection.update
         return part.log_density(observed, update, side=side)
+
+
+@register("likelihood", "marginal")
+@dataclass(frozen=True, repr=False)
+class Marginal(Likelihood):
+    """``log ∫ N(o; s u, σ²) ds / (b − a)`` over ``s ~ U(a, b)``: Gaussian noise on an update of hidden scale.
+
+    With ``s* = ⟨u, o⟩ / ‖u‖²`` and ``τ = σ / ‖u‖`` it is
+    ``−‖s* u − o‖² / 2σ² + log(τ √2π) + log[Φ((b − s*)/τ) − Φ((a − s*)/τ)] − log(b − a) − P log(σ √2π)``.
+    a and b are those of the protection's training stage, σ that of its noise; without noise, ``std`` says how
+    closely the adversary wants the update to be matched.
+    """
+
+    std: float | None = None
+
+    def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
+        std, (low, high) = self._std(protection), _scales(protection)
+        if low == high:
+            return Gaussian(std).log_density(observed, _times(update, low), side=side)
+        own, dot = update.square().sum(1), update.dot(observed).sum(1)
+        own = own.clamp(min=torch.finfo(own.dtype).tiny)
+        fitted, width = dot / own, std / own.sqrt()
+        matched = Gaussian(std).log_density(observed, update.scaled(fitted.detach()), side=side)
+        mass = _STANDARD(torch.zeros_like(fitted), (low - fitted) / width, (high - fitted) / width)
+        return matched + (width * math.sqrt(2 * math.pi)).log() + mass - math.log(high - low)
+
+    def _std(self, protection: Protection) -> float:
+        part = protection.update
+        if isinstance(part, Gaussian) and part.std > 0:
+            return part.std
+        if isinstance(part, Identity) and self.std is not None:
+            return self.std
+        raise NoDensityError(
+            f"the hidden scale of {protection!r} is integrated out for gaussian() alone",
+            remedy="attack with cosine(), which is blind to it, or grant the scale",
+        )
+
+
+_STANDARD = Gaussian(1.0).entry_density().log_mass
+
+
+def _scales(protection: Protection) -> tuple[float, float]:
+    parts = [part for part in protection.training if isinstance(part, LearningRatePerturbation)]
+    if len(parts) != 1 or len(parts) != len(protection.training):
+        raise NoDensityError(f"{protection!r} does not have one hidden scale", remedy="use one lrp()")
+    return parts[0].low, parts[0].high
+
+
+def _fitted(update: Updates, observed: Tree) -> Tensor:
+    """``s* = max(0, ⟨u, o⟩ / Σ_{o ≠ 0} u²)``, by the envelope theorem a constant in the gradient."""
+    own = update.entries(lambda u, o: torch.where(o == 0, 0.0, u.square()), observed).sum(1)
+    fitted = update.dot(observed).sum(1) / own.clamp(min=torch.finfo(own.dtype).tiny)
+    return fitted.clamp(min=0).detach()
+
+
+def _times(update: Updates, scale: float) -> Updates:
+    return update.scaled(torch.full_like(update.square()[:, 0], scale))
 
 
 @register("likelihood", "through")
@@ -154,12 +213,15 @@ class Through(Likelihood):
     """A matching loss at what the defense makes of the candidate's update: for deterministic parts.
 
     Clipping is applied to the candidate as to the victim; of pruned tensors the survivors are matched, and a
-    zero is explained by anything smaller than the threshold seen.
+    zero is explained by anything smaller than the threshold seen. Under a training stage with a hidden scale the
+    candidate first gets the scale that fits the entries that are not zero.
     """
 
     likelihood: Matching = field(default_factory=L2)
 
     def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
+        if protection.training and "scale" not in side:
+            update = update.scaled(_fitted(update, observed))
         moved = protection.update.apply(update, side)
         if moved is None:
             raise NoDensityError(
@@ -168,4 +230,4 @@ class Through(Likelihood):
         return self.likelihood(moved, observed, side, protection)
 
 
-l2, l1, cosine, scaled_l2, density, through = L2, L1, Cosine, ScaledL2, Density, Through
+l2, l1, cosine, scaled_l2, density, through, marginal = L2, L1, Cosine, ScaledL2, Density, Through, Marginal

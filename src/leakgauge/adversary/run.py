@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -83,8 +83,9 @@ def _groups(observations: Sequence[Observation]) -> list[list[int]]:
     groups: dict[tuple[object, ...], list[int]] = {}
     for i, seen in enumerate(observations):
         states = tuple(tuple(p.data_ptr() for p in r.params.values()) for r in seen.rounds)
-        sides = tuple(tuple(sorted(r.side)) for r in seen.rounds)
-        groups.setdefault((states, sides, seen.batch, seen.labels is None), []).append(i)
+        sides = tuple((tuple(sorted(r.side)), tuple(sorted(r.nuisances))) for r in seen.rounds)
+        soft = None if seen.labels is None else seen.labels.dim()
+        groups.setdefault((states, sides, seen.batch, soft), []).append(i)
     return list(groups.values())
 
 
@@ -192,9 +193,10 @@ class _Run:
         setting_of = torch.tensor([key.setting for key in keys])
         seeds = tuple(mixed(self.seed, self.places[key.observation], key.restart) for key in keys)
         seen = [self._round(rows, r) for r in range(len(self.states))]
+        hidden = [self._hidden(rows, r) for r in range(len(self.states))]
         start = self._start(seeds, [key.restart for key in keys])
         labels = None if self.known is None else self.known[[key.observation for key in keys]]
-        paths = [self._choose(state, seen[r], start, labels) for r, state in enumerate(self.states)]
+        paths = [self._choose(state, seen[r], hidden[r], start, labels) for r, state in enumerate(self.states)]
         self.used = paths[0].name
         prior = spread(self.adversary.prior, setting_of)
 
@@ -202,10 +204,10 @@ class _Run:
             sharing = Sharing(tuple(torch.bincount(row_of[which], minlength=len(rows)).tolist()))
             soft = unknowns["labels"].softmax(-1) if labels is None else labels[which]
             candidate = Candidate(unknowns["inputs"], soft)
-            terms = [
-                self._likelihood(path.updates(candidate, sharing), *given)
-                for path, given in zip(paths, seen, strict=True)
-            ]
+            terms = []
+            for path, given, drawn in zip(paths, seen, hidden, strict=True):
+                mine = {name: value[row_of[which]] for name, value in drawn.items()}
+                terms.append(self._likelihood(path.updates(replace(candidate, nuisances=mine), sharing), *given))
             return Value(torch.stack(terms).sum(0), spread(prior, which)(candidate))
 
         box = self.task.domain.box
@@ -223,7 +225,15 @@ class _Run:
         return solution
 
     def _likelihood(self, update: Batch, observed: Stack, side: Side) -> Tensor:
+        if "scale" in side:  # the training stage multiplied the update by it
+            update = update.scaled(side["scale"][""][update.sharing.rows(self.like.device)])
         return self.adversary.likelihood(update, observed, side, self.task.protection)
+
+    def _hidden(self, rows: list[int], r: int) -> dict[str, Tensor]:
+        """The nuisances of the model stage that are known, by buffer name, ``[observations, B, …]``."""
+        rounds = [self.observations[i].rounds[r] for i in rows]
+        known = [name for name in rounds[0].nuisances if name in self.task.buffers]
+        return {name: torch.stack([made.nuisances[name].to(self.like) for made in rounds]) for name in known}
 
     def _round(self, rows: list[int], r: int) -> tuple[Stack, Side]:
         """What was observed in round r by the observations ``rows``, with what is granted or visible."""
@@ -232,6 +242,8 @@ class _Run:
         side: dict[str, Tree] = dict(self.task.protection.update.visible(observed))
         for key in rounds[0].side:
             side[key] = tree.stacked([_moved(made.side[key], self.like) for made in rounds])
+        if "scale" in rounds[0].nuisances:
+            side["scale"] = {"": torch.stack([made.nuisances["scale"].to(self.like) for made in rounds])}
         return observed, side
 
     def _start(self, seeds: Sequence[int], restarts: Sequence[int]) -> dict[str, Tensor]:
@@ -247,12 +259,19 @@ class _Run:
             start["labels"] = draw(seeds, (batch, domain.classes), 4, like=self.like)
         return start
 
-    def _choose(self, state: Tree, given: tuple[Stack, Side], start: dict[str, Tensor], labels: Tensor | None) -> Path:
+    def _choose(
+        self,
+        state: Tree,
+        given: tuple[Stack, Side],
+        hidden: Tree,
+        start: dict[str, Tensor],
+        labels: Tensor | None,
+    ) -> Path:
         observed, side = given
         first = Stack({name: value[:1] for name, value in observed.items()})
         first_side = {key: {n: v[:1] for n, v in value.items()} for key, value in side.items()}
         y = start["labels"][:1].softmax(-1) if labels is None else labels[:1]
-        probe = Candidate(start["inputs"][:1], y)
+        probe = Candidate(start["inputs"][:1], y, {name: value[:1] for name, value in hidden.items()})
         return choose(self.task, state, self.path, lambda update, _: self._likelihood(update, first, first_side), probe)
 
     def _keep(self, keys: list[_Key], solution: Solution) -> None:
@@ -266,6 +285,8 @@ class _Run:
     def _result(self, setting: int) -> Reconstruction:
         won = [self.best[i, setting] for i in range(len(self.observations))]
         labels = self.known
+        if labels is not None and labels.dim() == 3:  # mixed by the input stage
+            labels = labels.argmax(-1)
         if labels is None:
             labels = torch.stack([unknowns["labels"].argmax(-1) for _, unknowns, *_ in won])
         return Reconstruction(

@@ -72,8 +72,16 @@ class Analytic(Part):
         if self.how == "row":
             i = bias.abs().argmax()
             return weight[i] / bias[i]
-        delta = bias.double()
-        return (delta @ weight.double() / delta.square().sum()).to(torch.float64)
+        return input_of(observed, layer)
+
+
+def input_of(observed: Tree, layer: str) -> Tensor:
+    """``Σ_i δ_i (∂ℓ/∂W_i) / Σ_i δ_i²`` in float64: the input of a linear layer with a bias, for one example.
+
+    ``layer`` is the prefix of its two tensors.
+    """
+    weight, delta = observed[f"{layer}weight"].double(), observed[f"{layer}bias"].double()
+    return delta @ weight / delta.square().sum()
 
 
 def first_linear(task: Task) -> str:

@@ -35,12 +35,11 @@ def show(
     Parts of your own packages show if they are entry points in the group leakgauge.parts; these are imported.
     """
     kinds = parts()
-    kind = {"defense": "mechanism"}.get(kind or "", kind)  # the word for all stages; so far all are at the update's
     if kind is not None and kind not in kinds:
         raise ExpressionError(f"unknown kind {kind!r}", where="list", remedy=nearest(kind, kinds))
     rows = [
         (one, signature(name, made), summary(made))
-        for one in ([kind] if kind else sorted(kinds))
+        for one in ({"defense": ["defense", "mechanism"]}.get(kind, [kind]) if kind else sorted(kinds))
         for name, made in sorted(kinds[one].items())
     ]
     table(("kind", "write it as", "what it is"), rows)

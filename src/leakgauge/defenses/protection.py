@@ -90,7 +90,7 @@ class Protection:
 def protection(how: Any) -> Protection:
     """A Protection from a part, a chain, an expression, or itself."""
     if isinstance(how, str):
-        how = parse(how, "mechanism", where="defense")
+        how = parse(how, ("mechanism", "defense"), where="defense")
     if isinstance(how, Protection):
         return how
     if isinstance(how, UpdatePart):
@@ -99,4 +99,4 @@ def protection(how: Any) -> Protection:
     if stage in STAGES[:3] and not isinstance(how, type):
         stages: dict[str, Any] = {stage: (how,)}
         return Protection(**stages)
-    raise ExpressionError(f"{how!r} is not a defense", where="defense", remedy="see `leakgauge list mechanism`")
+    raise ExpressionError(f"{how!r} is not a defense", where="defense", remedy="see `leakgauge list defense`")

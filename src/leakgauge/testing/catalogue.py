@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leakgauge import adversary, attacks, client, mechanisms
+from leakgauge import adversary, attacks, client, defenses, mechanisms
 from leakgauge.errors import ModelError, NoDensityError
 from leakgauge.expr import parse
 from leakgauge.mechanisms import UpdatePart
@@ -26,12 +26,17 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "soteria": ("soteria(layer='first')", "soteria(layer='first', p=0.5, epsilon=0.0, features='live')"),
         "vmf": ("vmf(kappa=3.0)",),
     },
+    "defense": {
+        "lrp": ("lrp()", "lrp(share=2.0, spread=0.5)"),
+        "precode": ("precode()", "precode(k=8, form='bayes', uniform=0.05)"),
+    },
     "likelihood": {
         "l2": ("l2()", "l2(weights='exponential')"),
         "l1": ("l1()",),
         "cosine": ("cosine()", "cosine(weights={'last': 3.0})", "cosine(drop=('last.bias',))"),
         "scaled_l2": ("scaled_l2()",),
         "density": ("density()", "density(assumed=laplace(scale=0.2))"),
+        "marginal": ("marginal()", "marginal(std=0.1)"),
         "through": ("through()", "through(likelihood=cosine())"),
     },
     "solver": {
@@ -109,4 +114,4 @@ def has_density(part: UpdatePart) -> bool:
     return True
 
 
-_REGISTERED_BY_IMPORT = (adversary, attacks, client, mechanisms)
+_REGISTERED_BY_IMPORT = (adversary, attacks, client, defenses, mechanisms)
