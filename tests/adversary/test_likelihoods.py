@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakgauge.adversary import Likelihood, Matching, cosine, density, l1, l2, scaled_l2, through
+from leakgauge.adversary import Likelihood, Matching, cosine, density, l1, l2, marginal, scaled_l2, through
 from leakgauge.defenses import Protection, protection
 from leakgauge.errors import ModelError, NoDensityError
 from leakgauge.expr import REGISTRY, parse
@@ -34,7 +34,7 @@ def flat(tree: dict[str, torch.Tensor]) -> torch.Tensor:
     return torch.cat([t.flatten() for t in tree.values()])
 
 
-@pytest.mark.parametrize("text", [text for text in MATCHING if not text.startswith(("density", "through"))])
+@pytest.mark.parametrize("text", [text for text in MATCHING if not text.startswith(("density", "through", "marginal"))])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_laws_of_matching_losses(text: str, batch: int) -> None:
     likelihood_laws(parse(text), batch=batch)
@@ -52,6 +52,12 @@ def test_laws_of_densities(chain: str, grants: tuple[str, ...]) -> None:
 )
 def test_laws_through_deterministic_parts(inner: Matching, chain: str) -> None:
     likelihood_laws(through(likelihood=inner), protection=chain)
+
+
+def test_laws_under_a_hidden_scale() -> None:
+    likelihood_laws(marginal(), protection="lrp(share=2.0) | gaussian(std=0.3)")
+    likelihood_laws(marginal(std=0.1), protection="lrp(spread=0.5)")
+    likelihood_laws(through(likelihood=cosine()), protection="lrp(share=2.0) | prune(p=0.7)")
 
 
 def test_laws_of_an_assumed_density() -> None:

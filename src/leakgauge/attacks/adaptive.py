@@ -16,6 +16,7 @@ import torch
 from leakgauge.adversary import Adversary, Reconstruction, adam, cosine, cosine_decay, density, through
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.run import MEMORY
+from leakgauge.attacks.precode import behind_bottleneck
 from leakgauge.defenses import Protection
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import Part, register
@@ -37,6 +38,9 @@ class Adaptive(Part):
       of a layer under Soteria the columns that are not zero.
     - With noise: the density of the protection; hidden masks are summed out, granted ones used. Where there is no
       density (two noises, clipping after noise, a hidden threshold), cosine, with a warning that says why.
+    - Under a hidden scale (LRP): cosine, which is blind to it; with Gaussian noise the scale is integrated out.
+    - PRECODE: a first linear layer is inverted; else the latent noise is recovered, where one example with biases and
+      no noise allow it, else only what lies before the bottleneck is matched.
     - With random pruning, labels come from the rows of the last weight: its bias may have lost the telling entry.
 
     ``tv_weight`` weighs the mean total variation against a cosine, ``tv_density`` the summed one against a log
@@ -78,6 +82,9 @@ class Adaptive(Part):
         images = task.domain.kind == "image"
         adversary = self.against(task.protection, images=images)
         given = {"seed": seed, "device": device, "path": path, "memory": memory, "progress": progress}
+        if task.protection.model:
+            bare = all(map(_only_scales, parts_of(task.protection.update)))
+            return behind_bottleneck(adversary, task, observations, bare, given)
         try:
             return adversary(task, observations, **given)  # type: ignore[arg-type]
         except NoDensityError as reason:

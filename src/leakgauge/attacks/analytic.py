@@ -84,6 +84,15 @@ def input_of(observed: Tree, layer: str) -> Tensor:
     return delta @ weight / delta.square().sum()
 
 
+def inverts(task: Task) -> bool:
+    """Whether the first layer is linear on the raw input, with a bias."""
+    try:
+        first_linear(task)
+    except ModelError:
+        return False
+    return True
+
+
 def first_linear(task: Task) -> str:
     """The prefix of the first layer, if it is linear with a bias on the raw input."""
     names = list(task.params)

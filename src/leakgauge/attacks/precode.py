@@ -8,16 +8,32 @@ the defended network is a network like any other.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from leakgauge.adversary import Adversary, cosine
-from leakgauge.attacks.analytic import input_of
+from leakgauge.adversary import Adversary, Reconstruction, cosine
+from leakgauge.attacks.analytic import Analytic, input_of, inverts
 from leakgauge.defenses.precode import bottleneck_of
 from leakgauge.observation import Observation, Round
 from leakgauge.task import Task
+
+
+def behind_bottleneck(
+    adversary: Adversary, task: Task, observations: Sequence[Observation], bare: bool, given: Mapping[str, Any]
+) -> Reconstruction:
+    """The attack with everything that the observations allow; ``bare`` says that updates are exact up to a scale."""
+    exact = bare and all(seen.batch == 1 for seen in observations) and task.recipe.local_steps == 1
+    if exact and inverts(task):
+        return Analytic()(task, observations, **given)
+    if exact:
+        return adversary(task, [with_noise(task, seen) for seen in observations], **given)
+    key = f"{bottleneck_of(task.working)[0]}.noise"
+    known = all(key in made.nuisances for seen in observations for made in seen.rounds)
+    return (adversary if known else before_bottleneck(task, adversary))(task, observations, **given)
 
 
 def latent_noise(task: Task, seen: Round) -> Tensor:

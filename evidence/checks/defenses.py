@@ -1,0 +1,165 @@
+"""Defenses before the update stage, each against the adversary that is built for it; with nulls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+import leakgauge as lg
+from evidence import Context, Measurement, check
+from leakgauge.adversary import Adversary, Reconstruction, l2, lbfgs, nulls, scaled_l2
+from leakgauge.attacks import adaptive, inverting_gradients
+from leakgauge.attacks.precode import before_bottleneck, latent_noise
+from leakgauge.metrics import mean_interval, psnr
+
+MNIST_MEAN, MNIST_STD = (0.1307,), (0.3081,)
+
+
+def _scores(made: Reconstruction, records: lg.Records) -> Tensor:
+    return psnr(made.inputs[:, 0], records.inputs)
+
+
+def _means(scores: Mapping[str, Tensor]) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
+    found = {name: mean_interval(values) for name, values in scores.items()}
+    return {n: f.mean for n, f in found.items()}, {n: (f.low, f.high) for n, f in found.items()}
+
+
+def _table(scores: Mapping[str, Tensor]) -> list[dict[str, float]]:
+    return [{"image": i, **{n: round(float(v[i]), 2) for n, v in scores.items()}} for i in range(len(_first(scores)))]
+
+
+def _first(scores: Mapping[str, Tensor]) -> Tensor:
+    return next(iter(scores.values()))
+
+
+LRP = "lrp(share=2.0)"
+
+
+@check("lrp_cosine", rows="lrp", cost="minutes")
+def lrp_cosine(context: Context) -> Measurement:
+    """Inverting gradients with and without LRP, 10 Fashion-MNIST images, two networks, float64."""
+    sample = lg.data.load("fashion_mnist_sample")
+    records = sample.sample(10, seed=0, split="test")
+    scores = {}
+    for name in ("dlg_lenet", "bayes_cnn"):
+        task = lg.Task(lg.models.build(name, sample.domain), sample.domain).to(dtype=torch.float64)
+        for how in ("identity()", LRP):
+            context.say(f"{name}, {how}")
+            defended = task.protect(how)
+            seen = lg.observe(defended, records, seed=1)
+            scores[f"{name}, {how}"] = _scores(inverting_gradients(steps=300)(defended, seen), records)
+    values, bounds = _means(scores)
+    gap = max(
+        float((scores[f"{n}, {LRP}"] - scores[f"{n}, identity()"]).abs().max()) for n in ("dlg_lenet", "bayes_cnn")
+    )
+    return Measurement(
+        value={**values, "largest difference of an image": gap},
+        interval=bounds,
+        passed=gap <= 0.05,
+        detail="dB; hidden scales from U(0, 4), labels known, 300 iterations. In float32 the attack is as good on "
+        "average, but rounding lets single images end elsewhere",
+        table=_table(scores),
+    )
+
+
+@check("lrp_l2", rows="lrp", cost="minutes")
+def lrp_l2(context: Context) -> Measurement:
+    """L2 on the sigmoid LeNet, 20 Fashion-MNIST images: plain and with the fitted scale, with and without LRP."""
+    sample = lg.data.load("fashion_mnist_sample")
+    records = sample.sample(20, seed=0, split="test")
+    task = lg.Task(lg.models.build("dlg_lenet", sample.domain), sample.domain)
+    solver = lbfgs(steps=1000, history=100, target=1e-6)
+    arms = {
+        "plain L2, undefended": (l2(), "identity()"),
+        "fitted scale, undefended": (scaled_l2(), "identity()"),
+        "plain L2, LRP": (l2(), LRP),
+        "fitted scale, LRP": (scaled_l2(), LRP),
+        "null: fitted scale, noise for the update": (scaled_l2(), LRP),
+    }
+    scores = {}
+    for name, (likelihood, how) in arms.items():
+        context.say(name)
+        defended = task.protect(how)
+        seen = lg.observe(defended, records, seed=1)
+        if name.startswith("null"):
+            seen = nulls.noise(seen, seed=2)
+        attack = Adversary(likelihood=likelihood, solver=solver, restarts=2)
+        scores[name] = _scores(attack(defended, seen), records)
+    values, bounds = _means(scores)
+    above = {name: int((v > 35).sum()) for name, v in scores.items()}
+    lost = values["plain L2, undefended"] - values["plain L2, LRP"]
+    return Measurement(
+        value={**values, "plain L2 loses": lost, **{f"above 35 dB: {n}": k for n, k in above.items()}},
+        interval=bounds,
+        passed=above["fitted scale, LRP"] >= above["plain L2, undefended"] and lost >= 5,
+        detail="mean dB, then images of 20 above 35 dB; hidden scales from U(0, 4), labels known, L-BFGS, at most 2 "
+        "starts chosen blindly. The published protection comes from the attack chosen",
+        table=_table(scores),
+    )
+
+
+@check("precode_mlp", rows="precode", cost="fast")
+def precode_mlp() -> Measurement:
+    """The 5x500 MLP with a bottleneck in both forms: dW/db of the first layer, 20 CIFAR-10 images, float32."""
+    cifar = lg.data.load("cifar10")
+    records = cifar.sample(20, seed=0, split="test")
+    base = lg.Task(lg.models.build("mlp(uniform=0.05)", cifar.domain), cifar.domain)
+    worst = {}
+    for form in ("official", "bayes"):
+        task = base.protect(f"precode(form='{form}', uniform=0.05)")
+        worst[form] = float(_scores(adaptive()(task, lg.observe(task, records, seed=1)), records).min())
+    return Measurement(value=worst, passed=min(worst.values()) >= 150, detail="worst of 20 images in dB, batch 1")
+
+
+@check("precode_noise", rows="precode", cost="fast")
+def precode_noise() -> Measurement:
+    """The latent noise of the Bayes CNN (K = 256) from dW/db in encoder and decoder, 20 MNIST images, float32."""
+    task, records = _bayes_cnn(20)
+    worst = {}
+    for form in ("official", "bayes"):
+        defended = task.protect(f"precode(form='{form}')")
+        seen = lg.observe(defended, records, seed=1, threat=lg.Threat(grants=frozenset({"noise"})))
+        rounds = [one.rounds[0] for one in seen]
+        gaps = [float((latent_noise(defended, r) - next(iter(r.nuisances.values()))).abs().max()) for r in rounds]
+        worst[form] = max(gaps)
+    return Measurement(
+        value=worst, passed=max(worst.values()) <= 1e-4, detail="largest error of any of 256 codes of 20 images"
+    )
+
+
+@check("precode_cnn", rows="precode", cost="minutes")
+def precode_cnn(context: Context) -> Measurement:
+    """The Bayes CNN with the official bottleneck (K = 256): generic, adaptive, and in between, 10 MNIST images."""
+    base, records = _bayes_cnn(10)
+    task = base.protect("precode()")
+    seen = lg.observe(task, records, seed=1)
+    plain = adaptive().against(lg.Protection())
+    arms = {
+        "undefended": (plain, base, lg.observe(base, records, seed=1)),
+        "generic": (inverting_gradients(steps=1000), task, seen),
+        "only before the bottleneck": (before_bottleneck(task, plain), task, seen),
+        "adaptive": (adaptive(), task, seen),
+        "null: adaptive, noise for the update": (adaptive(), task, nulls.noise(seen, seed=2)),
+    }
+    scores = {}
+    for name, (attack, under, given) in arms.items():
+        context.say(name)
+        scores[name] = _scores(attack(under, given), records)
+    values, bounds = _means(scores)
+    gain = values["adaptive"] - values["generic"]
+    return Measurement(
+        value={**values, "adaptive over generic": gain},
+        interval=bounds,
+        passed=values["adaptive"] >= 28 and gain >= 15,
+        detail="mean PSNR in dB, 1,000 iterations, one start. The generic attack (inverting gradients) knows model and "
+        "loss, not the noise, and takes its mean, 0",
+        table=_table(scores),
+    )
+
+
+def _bayes_cnn(count: int) -> tuple[lg.Task, lg.Records]:
+    mnist = lg.data.load("mnist")
+    model = lg.models.normalised(lg.models.build("bayes_cnn", mnist.domain), MNIST_MEAN, MNIST_STD)
+    return lg.Task(model, mnist.domain), mnist.sample(count, seed=0, split="test")
