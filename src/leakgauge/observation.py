@@ -69,7 +69,10 @@ def observe(
         made = []
         for r, (batch, theta) in enumerate(zip(batches, states, strict=True)):
             sent = send(task, batch, theta, (seed, client, r))
-            made.append(Round(sent.observed, theta, threat.granted(sent.side), threat.given(sent.nuisances)))
+            given = threat.given(sent.nuisances)
+            if task.protection.input and threat.labels == "known":  # each round has encodings and labels of its own
+                given["labels"] = batch.labels
+            made.append(Round(sent.observed, theta, threat.granted(sent.side), given))
         seen.append(Observation(tuple(made), size, batches[0].labels if threat.labels == "known" else None))
     return seen
 

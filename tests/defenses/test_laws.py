@@ -36,7 +36,7 @@ def equal(one: list[dict], other: list[dict]) -> bool:
 @pytest.mark.parametrize("text", TEXTS)
 def test_the_users_model_and_the_global_generator_are_left_alone(text: str, task: lg.Task, records: lg.Records) -> None:
     state = torch.get_rng_state()
-    task_is_untouched(task, lambda: lg.observe(task.protect(text), records[:4] if "k=" not in text else records))
+    task_is_untouched(task, lambda: lg.observe(task.protect(text), records))
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -76,10 +76,11 @@ def test_it_composes_with_every_stage_in_any_order(text: str) -> None:
 @pytest.mark.parametrize("text", TEXTS)
 def test_nuisances_reach_the_adversary_only_if_they_are_granted(text: str, task: lg.Task, records: lg.Records) -> None:
     defended = task.protect(text)
-    assert all(not seen.rounds[0].nuisances for seen in lg.observe(defended, records))
+    hidden = lg.observe(defended, records, threat=lg.Threat(labels="inferred"))
+    assert all(not seen.rounds[0].nuisances for seen in hidden)
     names = frozenset(defended.protection.nuisances)
     granted = lg.observe(defended, records, threat=lg.Threat(grants=names))
-    assert {key.rpartition(".")[2] for key in granted[0].rounds[0].nuisances} == names
+    assert {key.rpartition(".")[2] for key in granted[0].rounds[0].nuisances} - {"labels"} == names
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY["defense"]))

@@ -122,12 +122,16 @@ class ScaledL2(Matching):
     """``−min_{s ≥ 0} ‖s u − o‖²``: Gaussian noise on an update of unknown positive scale.
 
     The best scale is ``s* = max(0, ⟨u, o⟩ / ‖u‖²)``; by the envelope theorem it counts as a constant in the gradient.
+    ``relative`` divides by ``‖o‖²``: a solver's target then means the same whatever the hidden scale.
     """
+
+    relative: bool = field(default=False, kw_only=True)
 
     def match(self, update: Updates, observed: Tree, weight: Tensor) -> Tensor:
         tiny = torch.finfo(weight.dtype).tiny
         scale = (update.dot(observed) @ weight / (update.square() @ weight).clamp(min=tiny)).clamp(min=0).detach()
-        return -update.scaled(scale).distance(observed) @ weight
+        matched = -update.scaled(scale).distance(observed) @ weight
+        return matched / (update.received(observed) @ weight).clamp(min=tiny) if self.relative else matched
 
 
 @register("likelihood", "density")

@@ -16,6 +16,7 @@ import torch
 from leakgauge.adversary import Adversary, Reconstruction, adam, cosine, cosine_decay, density, through
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.run import MEMORY
+from leakgauge.attacks.mixing import undo_mixing
 from leakgauge.attacks.precode import behind_bottleneck
 from leakgauge.defenses import Protection
 from leakgauge.errors import NoDensityError
@@ -41,6 +42,7 @@ class Adaptive(Part):
     - Under a hidden scale (LRP): cosine, which is blind to it; with Gaussian noise the scale is integrated out.
     - PRECODE: a first linear layer is inverted; else the latent noise is recovered, where one example with biases and
       no noise allow it, else only what lies before the bottleneck is matched.
+    - MixUp, InstaHide: the encodings of every round are inverted, then decoded if indices and coefficients are granted.
     - With random pruning, labels come from the rows of the last weight: its bias may have lost the telling entry.
 
     ``tv_weight`` weighs the mean total variation against a cosine, ``tv_density`` the summed one against a log
@@ -82,6 +84,8 @@ class Adaptive(Part):
         images = task.domain.kind == "image"
         adversary = self.against(task.protection, images=images)
         given = {"seed": seed, "device": device, "path": path, "memory": memory, "progress": progress}
+        if task.protection.input:
+            return undo_mixing(adversary, task, observations, given)
         if task.protection.model:
             bare = all(map(_only_scales, parts_of(task.protection.update)))
             return behind_bottleneck(adversary, task, observations, bare, given)

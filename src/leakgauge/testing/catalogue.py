@@ -27,6 +27,8 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "vmf": ("vmf(kappa=3.0)",),
     },
     "defense": {
+        "instahide": ("instahide()", "instahide(k=6, law='normal')", "instahide(public='fashion_mnist_sample')"),
+        "mixup": ("mixup()", "mixup(k=6, cap=0.5, law='normal')"),
         "lrp": ("lrp()", "lrp(share=2.0, spread=0.5)"),
         "precode": ("precode()", "precode(k=8, form='bayes', uniform=0.05)"),
     },
@@ -34,7 +36,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "l2": ("l2()", "l2(weights='exponential')"),
         "l1": ("l1()",),
         "cosine": ("cosine()", "cosine(weights={'last': 3.0})", "cosine(drop=('last.bias',))"),
-        "scaled_l2": ("scaled_l2()",),
+        "scaled_l2": ("scaled_l2()", "scaled_l2(relative=True)"),
         "density": ("density()", "density(assumed=laplace(scale=0.2))"),
         "marginal": ("marginal()", "marginal(std=0.1)"),
         "through": ("through()", "through(likelihood=cosine())"),
