@@ -101,3 +101,7 @@ def test_a_control_that_beats_its_null_without_recognising_anything_is_too_weak(
     assert said.control.together.p < 0.05
     assert said.attack == "too weak"
     assert "recognise no record" in said.why
+
+
+def test_a_trace_that_nobody_finds_without_the_defense_is_chance() -> None:
+    assert word(arms(0.1), control=arms(seed=1)).attack == "too weak"

@@ -171,7 +171,8 @@ def _verdict(
         word = "recognisable"
         many = f"{found.recognised} of {found.records} records"
         why = f"{many} reach {metric} {threshold:g} and beat every null ({_p(p)})"
-    elif beaten:
+    elif beaten and positive.together.p <= rules.significance:
+        # no trace without the defense, yet one with it, would be chance: a defense adds nothing
         word = "detectable"
         why = f"the null is beaten ({_p(p)}), but no record reaches {metric} {threshold:g} and beats every null"
     else:
