@@ -13,7 +13,19 @@ from torch import Tensor
 from leakgauge import tree
 from leakgauge.adversary.factored import Factored
 from leakgauge.testing import example_update, slope_matches_autograd
-from leakgauge.tree import Batch, Dense, Sharing, Sloped, Stack, absolute_residual, masked, squared_residual
+from leakgauge.tree import (
+    Batch,
+    Dense,
+    Sharing,
+    Sloped,
+    Stack,
+    absolute_residual,
+    excess,
+    masked,
+    product,
+    squared,
+    squared_residual,
+)
 
 COUNTS = [(1, 1, 1), (2, 2, 2), (3, 0, 1), (0, 0, 4), (5,)]
 
@@ -115,7 +127,10 @@ def test_slopes_are_autograds(fn: Sloped, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     u, o, m = (torch.randn(3, 7, generator=generator, dtype=torch.float64) for _ in range(3))
     slope_matches_autograd(fn, u, o)
-    slope_matches_autograd(fn.masked(), u, (m > 0).double(), o)
+    slope_matches_autograd(masked.then(fn), u, (m > 0).double(), o)
+    slope_matches_autograd(excess.then(fn), u, m[:1, :1].abs(), m > 0, o)
+    slope_matches_autograd(excess.then(squared), u, m[:1, :1].abs(), m > 0)
+    slope_matches_autograd(masked.then(product), u, (m > 0).double(), o)
 
 
 def test_sharing() -> None:

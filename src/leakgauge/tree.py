@@ -53,14 +53,31 @@ class Sloped:
 
         return Sloped(lambda u, *others: scale * self.value(u, *others) + shift, both, None if inner is None else gain)
 
-    def masked(self) -> Sloped:
-        """``f(m u, …)`` with the mask as the first of the others."""
 
-        def both(u: Tensor, m: Tensor, *others: Tensor) -> Slopes:
-            total, slope, factor = self.both(u.mul_(m), *others)
-            return total, slope.mul_(m), factor
+@dataclass(frozen=True)
+class Gate:
+    """An entrywise map that lets u through or holds it back: its derivative in u is ``live(u, …)``, 0 or 1 (or a mask).
 
-        return Sloped(lambda u, m, *others: self.value(u * m, *others), both)
+    ``others`` counts the tensors that it takes beside u.
+    """
+
+    value: Callable[..., Tensor]
+    live: Callable[..., Tensor]
+    others: int
+
+    def __call__(self, u: Tensor, *others: Tensor) -> Tensor:
+        return self.value(u, *others)
+
+    def then(self, fn: Sloped) -> Sloped:
+        """``f(gate(u), …)``, which knows its slope too."""
+
+        def both(u: Tensor, *others: Tensor) -> Slopes:
+            own, rest = others[: self.others], others[self.others :]
+            live = self.live(u, *own)
+            total, slope, factor = fn.both(self.value(u, *own), *rest)
+            return total, slope.mul_(live), factor
+
+        return Sloped(lambda u, *o: fn.value(self.value(u, *o[: self.others]), *o[self.others :]), both)
 
 
 def _squared(u: Tensor, o: Tensor) -> Slopes:
@@ -85,8 +102,16 @@ def _absolute_gain(u: Tensor, o: Tensor, *, scale: float = 1.0, shift: float = 0
 
 squared_residual = Sloped(lambda u, o: (u - o).square(), _squared, _squared_gain)
 absolute_residual = Sloped(lambda u, o: (u - o).abs(), _absolute, _absolute_gain)
-masked: Entrywise = torch.mul
-"""``m u``: through it a :class:`Sloped` function keeps its slope."""
+squared = Sloped(torch.square, lambda u: (torch.linalg.vector_norm(u, dim=-1).square().sum(), u, 2.0))
+product = Sloped(torch.mul, lambda u, o: (torch.linalg.vecdot(u, o.expand_as(u)).sum(), o.clone(), 1.0))
+masked = Gate(torch.mul, lambda u, m: m, others=1)
+"""``m u``, with a mask m of zeros and ones."""
+excess = Gate(
+    lambda u, t, kept: torch.where(kept, u, u - torch.clamp(u, -t, t)),
+    lambda u, t, kept: torch.logical_or(u.abs() > t, kept),
+    others=2,
+)
+"""u where it is ``kept``, else what of it exceeds ``[−t, t]``."""
 
 
 def square(tree: Tree) -> Tensor:
@@ -223,18 +248,18 @@ class Mapped:
     sharing: Sharing
 
     def square(self) -> Tensor:
-        return self.entries(torch.square, (), self.sharing)
+        return self.entries(squared, (), self.sharing)
 
     def dot(self, observed: Tensor, sharing: Sharing) -> Tensor:
-        return self.entries(torch.mul, (observed,), sharing)
+        return self.entries(product, (observed,), sharing)
 
     def distance(self, observed: Tensor, sharing: Sharing, received: Tensor) -> Tensor:
         return self.entries(squared_residual, (observed,), sharing)
 
     def entries(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Tensor:
         own = len(self.others)
-        if isinstance(fn, Sloped) and self.fn is masked:
-            composed: Entrywise = fn.masked()
+        if isinstance(fn, Sloped) and isinstance(self.fn, Gate):
+            composed: Entrywise = self.fn.then(fn)
         else:
             composed = lambda u, *rest: fn(self.fn(u, *rest[:own]), *rest[own:])  # noqa: E731
         return self.base.entries(composed, (*self.others, *others), sharing)

@@ -6,6 +6,7 @@ from leakgauge.mechanisms.maps import Clip, Identity
 from leakgauge.mechanisms.noise import Gaussian, Laplace
 from leakgauge.mechanisms.prune import MagnitudePrune, RandomPrune, smallest_survivor
 from leakgauge.mechanisms.soteria import Soteria
+from leakgauge.mechanisms.topk import TopK
 from leakgauge.mechanisms.vmf import VonMisesFisher
 
 identity, clip = Identity, Clip
@@ -13,6 +14,7 @@ gaussian, laplace = Gaussian, Laplace
 random_prune, prune = RandomPrune, MagnitudePrune
 soteria = Soteria
 vmf = VonMisesFisher
+soteria, topk = Soteria, TopK
 
 __all__ = [
     "Chain",
@@ -24,6 +26,7 @@ __all__ = [
     "MagnitudePrune",
     "RandomPrune",
     "Soteria",
+    "TopK",
     "UpdatePart",
     "VonMisesFisher",
     "clip",
@@ -35,5 +38,6 @@ __all__ = [
     "random_prune",
     "smallest_survivor",
     "soteria",
+    "topk",
     "vmf",
 ]

@@ -77,6 +77,10 @@ class UpdatePart(Part):
         """The nuisances that anybody can read off what this part let out, when nothing covers it up."""
         return {}
 
+    def covered(self, observed: Tree) -> dict[str, Tree]:
+        """The same when later parts have set further entries to zero."""
+        return self.visible(observed)
+
     def apply(self, update: Updates, side: Side) -> Updates | None:
         """This part as a differentiable map of the update, given its nuisances; None if it is none."""
         return None

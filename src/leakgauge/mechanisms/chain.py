@@ -62,15 +62,17 @@ class Chain(UpdatePart):
 
     def visible(self, observed: Tree) -> dict[str, Tree]:
         side: dict[str, Tree] = {}
-        scaled = False
+        scaled = zeroed = False
         for i, part in reversed(list(enumerate(self.parts))):
-            seen = part.visible(observed)
+            seen = part.covered(observed) if zeroed else part.visible(observed)
             if scaled:  # zeros survive a rescaling, magnitudes do not
                 seen = {name: value for name, value in seen.items() if name == "mask"}
             side.update({f"{i}.{name}": value for name, value in seen.items()})
             scaled = scaled or isinstance(part, Clip)
-            if not seen and not isinstance(part, Identity | Clip):
-                break  # noise covers up what lies below it
+            if not isinstance(part, Identity | Clip):
+                zeroed = True
+                if not seen:
+                    break  # noise covers up what lies below it
         return side
 
     def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:

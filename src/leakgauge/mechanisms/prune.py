@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -14,7 +14,7 @@ from leakgauge import tree
 from leakgauge.errors import DomainError
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart, draw
-from leakgauge.tree import Sloped, Slopes, masked
+from leakgauge.tree import Sloped, Slopes, excess, masked
 from leakgauge.types import Context, Release, Side, Tree, Updates
 
 
@@ -76,36 +76,58 @@ class RandomPrune(UpdatePart):
         return cls(p=0.0)
 
 
-@register("mechanism", "prune")
-@dataclass(frozen=True, repr=False)
-class MagnitudePrune(UpdatePart):
-    """Keep only the largest entries of each tensor.
+class Thresholded(UpdatePart):
+    """What parts share that keep the entries with ``|u_e| ≥ τ``, where τ is an order statistic of a group of tensors.
 
-    Zero where ``|u_e| < τ``, with τ the p-quantile of ``|u|`` in that tensor (strict, so ties survive). After
-    noise, the density of what is seen given τ is the noise's for a survivor, and for a zero the probability of
-    the interval ``(−τ, τ)``. An adversary to whom τ is not granted uses the smallest surviving magnitude, which is
-    at least τ and equal to it in the limit.
-
-    References:
-        Zhu et al., Deep Leakage from Gradients, 2019, section 5.2; Huang et al., Evaluating Gradient Inversion
-        Attacks and Defenses, 2021 (GradPrune, per-tensor quantile). https://arxiv.org/abs/2112.00059
+    Everybody sees the smallest survivor, which is τ itself; and where more zeros are seen than were pruned,
+    τ = 0: nothing was pruned, and every zero is a true one (dead units have many).
     """
 
-    p: float
     nuisances: ClassVar[tuple[str, ...]] = ("threshold",)
     closed: ClassVar[bool] = True
     shrinks: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        _check_fraction("prune", self.p)
+    @property
+    def share(self) -> float:
+        """The share of entries that survives."""
+        raise NotImplementedError
+
+    def groups(self, names: Sequence[str]) -> list[list[str]]:
+        """The tensors that share a threshold."""
+        raise NotImplementedError
+
+    def pruned(self, entries: int) -> int:
+        """How many of so many entries become zero at most (ties with τ survive)."""
+        raise NotImplementedError
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
-        threshold = tree.mapped(lambda u: _quantile(u.abs(), self.p).view([1] * u.dim()), update)
+        threshold: dict[str, Tensor] = {}
+        for group in self.groups(list(update)):
+            magnitudes = torch.cat([update[name].abs().flatten() for name in group])
+            rank = self.pruned(magnitudes.numel()) + 1
+            least = magnitudes.new_zeros(()) if self == self.neutral() else magnitudes.kthvalue(rank).values
+            threshold |= {name: least.view([1] * update[name].dim()) for name in group}
+        threshold = {name: threshold[name] for name in update}
         observed = tree.mapped(lambda u, t: torch.where(u.abs() < t, torch.zeros_like(u), u), update, threshold)
         return Release(observed, {"threshold": threshold})
 
     def visible(self, observed: Tree) -> dict[str, Tree]:
-        threshold = {name: smallest_survivor(o) for name, o in observed.items()}
+        return self._seen(observed, alone=True)
+
+    def covered(self, observed: Tree) -> dict[str, Tree]:
+        return self._seen(observed, alone=False)
+
+    def _seen(self, observed: Tree, *, alone: bool) -> dict[str, Tree]:
+        threshold: dict[str, Tensor] = {}
+        for group in self.groups(list(observed)):
+            rows = len(observed[group[0]])
+            seen = torch.cat([observed[name].reshape(rows, -1) for name in group], 1)
+            least = smallest_survivor(seen)
+            if alone:  # later parts make zeros of their own
+                true_zeros = (seen == 0).sum(1, keepdim=True) > self.pruned(seen.shape[1])
+                least = torch.where(true_zeros, torch.zeros_like(least), least)
+            threshold |= {name: least.view(-1, *[1] * (observed[name].dim() - 1)) for name in group}
+        threshold = {name: threshold[name] for name in observed}
         return {"threshold": threshold, "kept": tree.mapped(lambda o: o != 0, observed)}
 
     def apply(self, update: Updates, side: Side) -> Updates | None:
@@ -114,17 +136,17 @@ class MagnitudePrune(UpdatePart):
         A candidate whose entry is below τ where a zero was seen explains it perfectly, so the excess is what
         a matching loss should punish; it is continuous in the update, unlike the hard map.
         """
-        if self.p == 0:
+        if self == self.neutral():
             return update
         if "threshold" not in side:
             return None
         threshold = side["threshold"]
         if "kept" not in side:
             return update.mapped(lambda u, t: torch.where(u.abs() < t, torch.zeros_like(u), u), threshold)
-        return update.mapped(lambda u, t, k: torch.where(k, u, u - u.clamp(-t, t)), threshold, side["kept"])
+        return update.mapped(excess, threshold, side["kept"])
 
     def after(self, density: EntryDensity, side: Side) -> EntryDensity | None:
-        if self.p == 0:
+        if self == self.neutral():
             return density
         if "threshold" not in side:
             return None
@@ -145,6 +167,38 @@ class MagnitudePrune(UpdatePart):
             return torch.where(t > 0, pruned, density.log_mass(u, low, high, *inner))
 
         return EntryDensity(log, log_mass, (*density.others, side["threshold"]), atom=True)
+
+
+@register("mechanism", "prune")
+@dataclass(frozen=True, repr=False)
+class MagnitudePrune(Thresholded):
+    """Keep only the largest entries of each tensor.
+
+    Zero where ``|u_e| < τ``, with τ the p-quantile of ``|u|`` in that tensor (strict, so ties survive). After
+    noise, the density of what is seen given τ is the noise's for a survivor, and for a zero the probability of
+    the interval ``(−τ, τ)``. An adversary to whom τ is not granted reads it off: it is the smallest surviving
+    magnitude, or 0 where more zeros are seen than were pruned.
+
+    References:
+        Zhu et al., Deep Leakage from Gradients, 2019, section 5.2; Huang et al., Evaluating Gradient Inversion
+        Attacks and Defenses, 2021 (GradPrune, per-tensor quantile). https://arxiv.org/abs/2112.00059
+    """
+
+    p: float
+
+    def __post_init__(self) -> None:
+        _check_fraction("prune", self.p)
+
+    @property
+    def share(self) -> float:
+        return 1 - self.p
+
+    def groups(self, names: Sequence[str]) -> list[list[str]]:
+        return [[name] for name in names]
+
+    def pruned(self, entries: int) -> int:
+        # an order statistic, since torch.quantile refuses tensors above 16 million entries
+        return min(math.ceil(self.p * entries), entries - 1)
 
     @classmethod
     def neutral(cls) -> Self:
@@ -201,15 +255,6 @@ _VANISHING = 1e-30  # a product above it has kept its digits, even in single pre
 def _log_odds(p: float) -> tuple[float, float]:
     """``log(1 − p), log p``."""
     return math.log1p(-p), math.log(p) if p else -math.inf
-
-
-def _quantile(values: Tensor, p: float) -> Tensor:
-    """The p-quantile by order statistics: ``torch.quantile`` refuses tensors above 16 million entries."""
-    if p == 0:
-        return values.new_zeros(())
-    flat = values.flatten()
-    rank = min(math.ceil(p * flat.numel()), flat.numel() - 1)
-    return flat.kthvalue(rank + 1).values
 
 
 def _check_fraction(part: str, p: float) -> None:
