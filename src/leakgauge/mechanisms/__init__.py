@@ -12,7 +12,6 @@ from leakgauge.mechanisms.vmf import VonMisesFisher
 identity, clip = Identity, Clip
 gaussian, laplace = Gaussian, Laplace
 random_prune, prune = RandomPrune, MagnitudePrune
-soteria = Soteria
 vmf = VonMisesFisher
 soteria, topk = Soteria, TopK
 
