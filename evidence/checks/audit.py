@@ -59,14 +59,14 @@ def false_alarms(context: Context) -> Measurement:
         value=loud / audits,
         interval=(low, high),
         passed=low <= LEVEL and words["no evidence"] > audits / 2,
-        detail=f"{loud} of {audits} above `no evidence` at the level {LEVEL}; words: {dict(sorted(words.items()))}; labels "
-        "known in half of the audits, inferred in the others; other records, weights and noise in each",
+        detail=f"{loud} of {audits} above `no evidence` at the level {LEVEL}; words: {dict(sorted(words.items()))}; "
+        "labels known in half of the audits, inferred in the others; other records, weights and noise in each",
     )
 
 
 @check("power", rows="power", cost="minutes")
 def power(context: Context) -> Measurement:
-    """Planted leaks ``s·x + (1 − s)·noise`` of falling strength s, in all clients or in one of eight, 10 updates each."""
+    """Planted leaks ``s·x + (1 − s)·noise`` of falling strength s, in all clients or in one of eight; 10 updates."""
     table, wrong, planted = [], 0, 0
     for leaks in (1.0, 0.125):
         for strength in (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.0):
@@ -102,8 +102,8 @@ def power(context: Context) -> Measurement:
         value={"missed at or above recognisable": wrong / planted, "audits with such a leak": float(planted)},
         interval={"missed at or above recognisable": (low, high)},
         passed=wrong == 0 and planted >= 50,
-        detail=f"{wrong} of {planted} audits in which a record reaches SSIM 0.5 by construction were called `no evidence` "
-        "or `too weak`; the power curve over 200 audits is below",
+        detail=f"{wrong} of {planted} audits in which a record reaches SSIM 0.5 by construction were called "
+        "`no evidence` or `too weak`; the power curve over 200 audits is below",
         table=table,
     )
 
@@ -118,7 +118,7 @@ CRIPPLED = {
 
 @check("positive_control", rows="positive-control", cost="minutes")
 def positive_control(context: Context) -> Measurement:
-    """20 audits of the Bayes CNN with a crippled adversary, updates drowned in noise; and the same one in good health."""
+    """20 audits of the Bayes CNN with a crippled adversary, updates drowned in noise; and a healthy one."""
     table, weak, audits = [], 0, 0
     for name, (text, times) in {**CRIPPLED, "in good health": ("inverting_gradients(steps=60)", 4)}.items():
         words: Counter[str] = Counter()
@@ -139,6 +139,6 @@ def positive_control(context: Context) -> Measurement:
         value=weak / audits,
         interval=(low, high),
         passed=weak == audits == 20 and table[-1]["no evidence"] > 0,
-        detail=f"{weak} of {audits} crippled adversaries called `too weak`; the healthy one, on the same updates, is not",
+        detail=f"{weak} of {audits} crippled adversaries called `too weak`; the healthy one is not",
         table=table,
     )

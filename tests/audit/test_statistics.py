@@ -78,6 +78,12 @@ def test_alone_is_students_prediction() -> None:
     assert alone(real, null, np.ones((9, 1), dtype=bool)) == pytest.approx([expected])
 
 
+def test_alone_believes_null_scores_that_reach_as_far() -> None:
+    null = np.zeros((100, 1))
+    null[0] = 1.0  # one stray null: Student would call 0.9 impossible
+    assert alone(np.array([0.9]), null, np.ones((100, 1), dtype=bool)) == pytest.approx([2 / 101])
+
+
 def test_alone_holds_its_level_over_records_with_means_of_their_own() -> None:
     generator = np.random.default_rng(1)
     found = []

@@ -89,8 +89,9 @@ def alone(real: Scores, null: Scores, alike: npt.NDArray[np.bool_]) -> Scores:
 
     ``null[j, i]`` is the score of the unrelated update j against record i, and counts where ``alike[j, i]``. A new draw
     of record i's null scores lies ``t = (r_i − m_i) / (s √(1 + 1/J_i))`` from their mean, with the spread s pooled over
-    records: Student's prediction, exact for normal scores. A record without null scores, or a pool without any degree
-    of freedom, gets 1.
+    records: Student's prediction, exact for normal scores. Where the null scores themselves reach as far from their
+    means, their share counts instead if it is larger: tails may be heavier than normal ones. A record without null
+    scores, or a pool without any degree of freedom, gets 1.
     """
     counts = alike.sum(0)
     freedom = int((counts - 1).clip(0).sum())
@@ -98,9 +99,12 @@ def alone(real: Scores, null: Scores, alike: npt.NDArray[np.bool_]) -> Scores:
         return np.ones(len(real))
     kept = np.where(alike, null, 0.0)
     means = kept.sum(0) / counts.clip(1)
-    spread = np.sqrt(np.where(alike, (null - means) ** 2, 0.0).sum() / freedom)
+    gaps = np.sort((null - means)[alike])
+    spread = np.sqrt((gaps**2).sum() / freedom)
     t = (real - means) / (max(spread, 1e-6) * np.sqrt(1 + 1 / counts.clip(1)))
-    p: Scores = np.where(counts > 0, stats.t.sf(t, freedom), 1.0)
+    reached = len(gaps) - np.searchsorted(gaps, real - means, side="left")
+    share = np.where(reached > 0, (1 + reached) / (1 + len(gaps)), 0.0)
+    p: Scores = np.where(counts > 0, np.maximum(stats.t.sf(t, freedom), share), 1.0)
     return p
 
 

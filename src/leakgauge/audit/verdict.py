@@ -84,8 +84,8 @@ class Arms:
 class Finding:
     """What the scores of one set of adversaries say against the null, before any correction.
 
-    ``p`` joins two tests at half the level each: all records together, and the most exposed one by itself. The second
-    listens only to a record that reaches the leak threshold and beats every null of its own.
+    ``p`` joins two tests at half the level each: all records together, and the most exposed one by itself, for a mean
+    over records is blind to a single leak.
     """
 
     gains: Mapping[str, Excess]
@@ -103,7 +103,7 @@ def find(arms: Arms, threshold: float, metric: str) -> Finding:
     """Compare the update with the nulls."""
     real = arms.best("real", metric)
     seen = (real >= threshold) & (real > arms.null(metric))
-    single = float(arms.exposure(metric)[seen].min(initial=1.0)) * len(real)
+    single = float(arms.exposure(metric).min()) * len(real)
     gains = {null: arms.excess(metric, null) for null in NULLS}
     return Finding(gains, min(1.0, single), int(seen.sum()), len(real), float(real.max()))
 
