@@ -24,7 +24,7 @@ from leakgauge.priors import Uniform
 from leakgauge.task import Task
 from leakgauge.types import Prior, Progress
 
-Start = Literal["normal", "uniform", "grey", "zeros"]
+Start = Literal["normal", "uniform", "grey", "zeros", "prior"]
 MEMORY = 2_000_000_000
 
 
@@ -55,9 +55,9 @@ class Adversary(Part):
 
     ``labels`` says what to do when they are not granted: ``inferred`` from the last layer, or ``joint``: soft
     labels are unknowns too. Of ``restarts`` starts the best log posterior wins (the truth is not seen); a flat
-    ``start`` (grey, zeros) is the first of them, the others begin with noise. With a ``target`` on the solver, only
-    observations that missed it start again. ``anneal`` weighs the likelihood over the steps; the best iterate is
-    judged without it. ``ball`` averages over the δ-ball (Algorithm 1).
+    ``start`` (grey, zeros) is the first of them, the others begin with noise; ``prior`` begins where the prior says.
+    With a ``target`` on the solver, only observations that missed it start again. ``anneal`` weighs the likelihood over
+    the steps; the best iterate is judged without it. ``ball`` averages over the δ-ball (Algorithm 1).
     """
 
     likelihood: Likelihood = field(default_factory=L2)

@@ -249,6 +249,8 @@ class _Run:
     def _start(self, seeds: Sequence[int], restarts: Sequence[int]) -> dict[str, Tensor]:
         batch, domain, how = self.observations[0].batch, self.task.domain, self.adversary.start
         shape = (batch, *domain.shape)
+        if how == "prior":
+            return self._start_of_prior(restarts, shape)
         inputs = draw(seeds, shape, 0, like=self.like, law="uniform" if how == "uniform" else "normal")
         if how in ("grey", "zeros"):
             # only the first start can be the flat one: a second would end where the first did
@@ -267,6 +269,21 @@ class _Run:
         start: dict[str, Tensor],
         labels: Tensor | None,
     ) -> Path:
+    def _start_of_prior(self, restarts: Sequence[int], shape: tuple[int, ...]) -> dict[str, Tensor]:
+        starts = getattr(self.adversary.prior, "starts", None)
+        if starts is None or self.known is None:
+            what = "joint labels have no start there" if starts else f"{self.adversary.prior!r} names no starts"
+            raise DomainError(what, where="adversary", remedy="choose another start, or a prior like Finite")
+        inputs: Tensor = starts(restarts, self.like)
+        if inputs.shape[1:] != shape:
+            raise DomainError(
+                f"the prior starts at records of shape {tuple(inputs.shape[1:])}, the batch has {shape}",
+                where="adversary",
+                remedy="give a prior over such batches",
+            )
+        return {"inputs": inputs}
+
+    def _choose(self, state: Tree, given: tuple[Stack, Side], start: dict[str, Tensor], labels: Tensor | None) -> Path:
         observed, side = given
         first = Stack({name: value[:1] for name, value in observed.items()})
         first_side = {key: {n: v[:1] for n, v in value.items()} for key, value in side.items()}

@@ -40,7 +40,7 @@ from leakgauge.bounds.robustness import (
     vmf_ceiling,
     vmf_rounds,
 )
-from leakgauge.bounds.sets import LogEstimate, log_capacity_points, log_capacity_set
+from leakgauge.bounds.sets import LogEstimate, log_capacity_directions, log_capacity_points, log_capacity_set
 
 __all__ = [
     "AverageError",
@@ -75,6 +75,7 @@ __all__ = [
     "laplace_epsilon",
     "leakage",
     "log_capacity_box",
+    "log_capacity_directions",
     "log_capacity_gaussian",
     "log_capacity_laplace",
     "log_capacity_layers",

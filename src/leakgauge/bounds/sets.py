@@ -20,6 +20,7 @@ import numpy as np
 from leakgauge import guards
 from leakgauge.bounds.gaussian import log_capacity_gaussian, ratio, shifted_mode
 from leakgauge.errors import DomainError
+from leakgauge.mechanisms.vmf_sample import sample_gaps
 from leakgauge.special import Array
 
 _FORMULA = "Gaussian capacity of a set"
@@ -58,6 +59,33 @@ def log_capacity_points(
         y = rows[secret] + rng.standard_normal((len(secret), rows.shape[1]))
         logits = y @ rows.T - square / 2
         best[part] = 1 / np.exp(logits - logits.max(1, keepdims=True)).sum(1)
+    return _estimate(best, 1 / len(rows), 1.0, math.log(len(rows)), confidence)
+
+
+def log_capacity_directions(
+    points: Array, kappa: float, *, rng: np.random.Generator, draws: int = 10_000, confidence: float = 0.99
+) -> LogEstimate:
+    """The same for von Mises-Fisher noise around the directions of N rows: ``N · E[max_i P(i | y)]``.
+
+    A draw is ``y = w m + √(1 − w²) v``; of v only the part in the span of the rows is drawn, and the rest's length.
+    """
+    guards.count(draws, "draws", _FORMULA, least=2)
+    rows = np.asarray(points, dtype=np.float64)
+    lengths = np.linalg.norm(rows, axis=-1)
+    if rows.ndim != 2 or len(rows) < 1 or not (np.isfinite(rows).all() and (lengths > 0).all()):
+        raise DomainError(
+            f"points must be finite and not zero, of shape [N, p], got shape {rows.shape}", where=_FORMULA
+        )
+    dim = rows.shape[1]
+    rows = _in_own_span(rows / lengths[:, None])
+    gaps = sample_gaps(dim, kappa, draws, rng)
+    mean = rows[rng.integers(len(rows), size=draws)]
+    tangent = rng.standard_normal(mean.shape)
+    tangent -= np.einsum("ij,ij->i", tangent, mean)[:, None] * mean
+    rest = rng.chisquare(dim - rows.shape[1], size=draws) if dim > rows.shape[1] else np.zeros(draws)
+    scale = np.sqrt(gaps * (2 - gaps) / (np.einsum("ij,ij->i", tangent, tangent) + rest))
+    logits = kappa * (((1 - gaps)[:, None] * mean + scale[:, None] * tangent) @ rows.T)
+    best = 1 / np.exp(logits - logits.max(1, keepdims=True)).sum(1)
     return _estimate(best, 1 / len(rows), 1.0, math.log(len(rows)), confidence)
 
 

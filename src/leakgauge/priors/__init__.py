@@ -6,6 +6,7 @@ Priors add and scale: ``1e-4*tv() + 0.1*pixel_range()``.
 
 from leakgauge.priors.base import PriorPart, Scaled, Sum
 from leakgauge.priors.densities import GaussianPrior, LaplacePrior, Uniform
+from leakgauge.priors.finite import Finite
 from leakgauge.priors.pixels import Norm, PixelRange
 from leakgauge.priors.total_variation import TotalVariation
 
@@ -18,6 +19,7 @@ laplace_prior = LaplacePrior
 norm = Norm
 
 __all__ = [
+    "Finite",
     "GaussianPrior",
     "LaplacePrior",
     "Norm",
