@@ -413,7 +413,7 @@ def test_all_problems_are_told_at_once(task: Task, seen: list[Observation]) -> N
         ("adversary(rule='guess')", "adversary: rule must be one of ('auto', 'bias', 'rows'), got 'guess'"),
         (
             "adversary(start='noise')",
-            "adversary: start must be one of ('normal', 'uniform', 'grey', 'zeros'), got 'noise'",
+            "adversary: start must be one of ('normal', 'uniform', 'grey', 'zeros', 'prior'), got 'noise'",
         ),
     ],
 )

@@ -261,14 +261,6 @@ class _Run:
             start["labels"] = draw(seeds, (batch, domain.classes), 4, like=self.like)
         return start
 
-    def _choose(
-        self,
-        state: Tree,
-        given: tuple[Stack, Side],
-        hidden: Tree,
-        start: dict[str, Tensor],
-        labels: Tensor | None,
-    ) -> Path:
     def _start_of_prior(self, restarts: Sequence[int], shape: tuple[int, ...]) -> dict[str, Tensor]:
         starts = getattr(self.adversary.prior, "starts", None)
         if starts is None or self.known is None:
@@ -283,7 +275,14 @@ class _Run:
             )
         return {"inputs": inputs}
 
-    def _choose(self, state: Tree, given: tuple[Stack, Side], start: dict[str, Tensor], labels: Tensor | None) -> Path:
+    def _choose(
+        self,
+        state: Tree,
+        given: tuple[Stack, Side],
+        hidden: Tree,
+        start: dict[str, Tensor],
+        labels: Tensor | None,
+    ) -> Path:
         observed, side = given
         first = Stack({name: value[:1] for name, value in observed.items()})
         first_side = {key: {n: v[:1] for n, v in value.items()} for key, value in side.items()}
