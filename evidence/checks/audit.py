@@ -34,18 +34,18 @@ def _audited(context: Context, name: str, raw: Mapping[str, Any]) -> dict[str, A
 
 @check("false_alarms", rows="false-alarms", cost="long")
 def false_alarms(context: Context) -> Measurement:
-    """200 audits of updates drowned in noise (std 100), best of three adversaries, 10 updates each, level 0.05."""
+    """200 audits of updates drowned in noise (std 100), best of three adversaries, 8 updates each, level 0.05."""
     words: Counter[str] = Counter()
     audits = 200
     for seed in range(audits):
         raw = {
             "seed": seed,
-            "task": {"model": "mlp(width=32, depth=1)", "records": 10},
+            "task": {"model": "mlp(width=32, depth=1)", "records": 8},
             "defenses": {"drowned": "gaussian(std=100.0)"},
             "adversaries": {
-                "inverting": "inverting_gradients(steps=25)",
-                "adaptive": "adaptive(steps=25)",
-                "dlg": "dlg(steps=15, restarts=1)",
+                "inverting": "inverting_gradients(steps=20)",
+                "adaptive": "adaptive(steps=20)",
+                "dlg": "dlg(steps=10, restarts=1)",
             },
             "threat": {"labels": ("known", "inferred")[seed % 2]},
             "verdict": {"significance": LEVEL},

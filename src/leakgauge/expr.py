@@ -17,7 +17,8 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, TypeVar
 
 from leakgauge.errors import ExpressionError, LeakgaugeError, nearest
@@ -92,10 +93,16 @@ def names(kind: str | tuple[str, ...] | None = None) -> dict[str, Callable[..., 
     """The registered parts of one kind, of some, or of all; entry points included."""
     kinds = [kind] if isinstance(kind, str) else list(kind or REGISTRY)
     found = {name: made for k in kinds for name, made in REGISTRY.get(k, {}).items()}
-    for entry in entry_points(group="leakgauge.parts"):
-        if entry.name not in found:
-            found[entry.name] = entry.load()
+    for name, entry in plugins().items():
+        if name not in found:
+            found[name] = entry.load()
     return found
+
+
+@cache
+def plugins() -> dict[str, EntryPoint]:
+    """The parts that installed packages offer, by name; nothing of theirs is imported here."""
+    return {entry.name: entry for entry in entry_points(group="leakgauge.parts")}
 
 
 def parse(text: str, kind: str | tuple[str, ...] | None = None, *, where: str = "expression") -> Any:
@@ -173,10 +180,13 @@ class _Reader:
         if name in self.strangers:
             made: Callable[..., Any] = load(self.strangers[name], where=self.where)
             return made
-        known = names()
-        if name not in known:
-            raise self.fail(f"unknown name {name!r}", nearest(name, names(self.kind)))
-        return known[name]
+        for by in REGISTRY.values():
+            if name in by:
+                return by[name]
+        if name in plugins():
+            loaded: Callable[..., Any] = plugins()[name].load()
+            return loaded
+        raise self.fail(f"unknown name {name!r}", nearest(name, names(self.kind)))
 
     def make(self, name: str, args: list[Any], keywords: list[ast.keyword]) -> Any:
         maker = self.resolve(name)

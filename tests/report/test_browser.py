@@ -11,45 +11,16 @@ from typing import Any
 
 import pytest
 
+from evidence.browser import ARGUMENTS, CHROMIUM, CONTRAST, Watched, examine
 from leakgauge.report import report
 from tests.report.samples import ALL, make
 
-CHROMIUM = Path("/usr/bin/chromium")
-ARGUMENTS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-]
 HOSTILE = "<script>console.error('run')</script>"
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is absent; apt-get install chromium"),
 ]
-
-CONTRAST = """
-() => {
-  const channel = (v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
-  const light = (c) => 0.2126 * channel(c[0]) + 0.7152 * channel(c[1]) + 0.0722 * channel(c[2]);
-  const colour = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
-  const behind = (node) => {
-    for (; node; node = node.parentElement) {
-      const c = colour(getComputedStyle(node).backgroundColor);
-      if (c.length === 3 || c[3] === 1) return c;
-    }
-    return [255, 255, 255];
-  };
-  const found = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const node = walker.currentNode.parentElement;
-    if (!walker.currentNode.textContent.trim() || node.closest("script, style, title, desc")) continue;
-    const ink = node.closest("svg") ? getComputedStyle(node).fill : getComputedStyle(node).color;
-    const [a, b] = [light(colour(ink)), light(behind(node))].sort((x, y) => y - x);
-    found.push([(a + 0.05) / (b + 0.05), Boolean(node.closest(".card")), walker.currentNode.textContent.trim()]);
-  }
-  return found;
-}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -65,19 +36,6 @@ def browser() -> Iterator[Any]:
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = make(tmp_path_factory.mktemp("browser") / "run", {"none": "exact", **ALL, HOSTILE: "detectable"}, (0, 10))
     return report(folder, formats=["html"])[0]
-
-
-class Watched:
-    """A page, with everything it said and asked for."""
-
-    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
-        self.said: list[str] = []
-        self.asked: list[str] = []
-        self.page = browser.new_page(**options)
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.goto(path.as_uri())
 
 
 def test_it_opens_from_disk_and_fetches_nothing(browser: Any, path: Path) -> None:
@@ -146,3 +104,9 @@ def test_it_prints_and_fits_a_narrow_screen(browser: Any, path: Path) -> None:
     page = Watched(browser, path, viewport={"width": 360, "height": 800}).page
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+def test_examined_as_the_demo_is(browser: Any, path: Path) -> None:
+    seen = examine(path, browser=browser)
+    assert (seen.said, seen.fetched, seen.blank, seen.sorts) == ([], [], 0, True)
+    assert min(seen.contrast.values()) >= 4.5

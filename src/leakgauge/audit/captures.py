@@ -68,6 +68,11 @@ def _check(after: State, names: Mapping[str, Tensor]) -> None:
         for n, p in names.items()
         if n in after.tensors and after.tensors[n].shape != p.shape
     ]
+    problems += [
+        f"{n!r} holds {str(after.tensors[n].dtype).removeprefix('torch.')}, an update holds numbers with a point"
+        for n in names
+        if n in after.tensors and not after.tensors[n].is_floating_point()
+    ]
     if problems:
         raise FileError(some(problems), where=str(after.path), remedy="give the update of this model")
 

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from leakgauge.audit.spec import Problem, Spec, shown
 from leakgauge.audit.statistics import least_p
 from leakgauge.defenses.protection import protection
 from leakgauge.errors import LeakgaugeError, nearest
-from leakgauge.expr import REGISTRY
+from leakgauge.expr import REGISTRY, plugins
 from leakgauge.files import read_state, some
 from leakgauge.types import Domain
 
@@ -99,7 +98,7 @@ class Checks:
         kinds, called, listing = KINDS[group]
         known = {name for kind in kinds for name in REGISTRY.get(kind, {})}
         hidden, strangers = _hidden(text)
-        plugins = {entry.name for entry in entry_points(group="leakgauge.parts")}  # names only: nothing is loaded
+        others = set(plugins())  # names only: nothing is loaded
         for stranger in strangers.values():
             if stranger.partition(":")[0].partition(".")[0] in sys.stdlib_module_names:
                 self.add(key, f"{stranger!r} is in the standard library", "name an object of a package of your own")
@@ -110,14 +109,14 @@ class Checks:
             return None
         every = {name for by in REGISTRY.values() for name in by}
         for name in dict.fromkeys(_names(tree)):
-            if name not in every and name not in strangers and name not in plugins:
+            if name not in every and name not in strangers and name not in others:
                 self.add(key, f"unknown name {name!r} in {shown(repr(text))}", nearest(name, known))
         for name in _outermost(tree):
             if name in every and name not in known:
                 self.add(key, f"{name!r} is not {called}", f"see `{listing}`")
         if len(self.found) > before:
             return None
-        others = (set(strangers) | plugins) - every
+        others = (set(strangers) | others) - every
         if others & set(_names(tree)):
             for piece in _pieces(tree):
                 if not others & set(_names(piece)):

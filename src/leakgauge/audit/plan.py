@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 from leakgauge import parse
@@ -138,6 +139,7 @@ class _Planning:
         return key
 
 
+@cache
 def shown(text: str, kind: str = "mechanism") -> str:
     """An expression in its one form."""
     return repr(parse(text, kind))

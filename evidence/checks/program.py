@@ -1,0 +1,203 @@
+"""The program as people meet it: the demo in a browser, kills, hostile files, the doctor, captured updates."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+import leakgauge as lg
+from evidence import Context, Measurement, check
+from evidence.hostile import cases, faults
+from leakgauge.audit import audit, load
+from leakgauge.metrics import mean_interval
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@check("demo", rows="demo", cost="minutes")
+def demo(context: Context) -> Measurement:
+    """`make demo` in a fresh clone, its own virtual environment included; the report opened from disk in Chromium."""
+    from evidence.browser import examine
+
+    clone = context.scratch / "clone"
+    if not (clone / "demo-output" / "report.html").exists():
+        shutil.rmtree(clone, ignore_errors=True)
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+        outside = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        subprocess.run(
+            ["make", "-s", ".venv/.installed"], cwd=clone, check=True, env=outside, stdout=subprocess.DEVNULL
+        )
+        start = time.perf_counter()
+        ended = subprocess.run(["make", "-s", "demo"], cwd=clone, env=outside, capture_output=True, text=True)
+        (context.scratch / "seconds").write_text(f"{time.perf_counter() - start:.0f}")
+        (context.scratch / "last").write_text(ended.stdout.strip().splitlines()[-1] if ended.stdout else ended.stderr)
+        if ended.returncode:
+            return Measurement(value="failed", passed=False, detail=ended.stderr[-500:])
+    seen = examine(clone / "demo-output" / "report.html", shots=context.scratch)
+    last = (context.scratch / "last").read_text()
+    checked = {
+        "ends with the path of the report": "report.html" in last,
+        "no console error": not seen.said,
+        "nothing fetched": not seen.fetched,
+        "every image has pixels": seen.images > 0 and seen.blank == 0,
+        "sorting works": seen.sorts,
+        "legible in light": seen.contrast["light"] >= 4.5,
+        "legible in dark": seen.contrast["dark"] >= 4.5,
+    }
+    return Measurement(
+        value=f"{sum(checked.values())} of {len(checked)}",
+        passed=all(checked.values()),
+        detail=f"{seen.images} images; least contrast {seen.contrast['light']:.1f} in light, {seen.contrast['dark']:.1f} "
+        f"in dark, 4.5 is asked for; without the installation it took {(context.scratch / 'seconds').read_text()} s on "
+        "two shared cores; the screenshots were looked at",
+        table=[{"what": name, "holds": "yes" if good else "no"} for name, good in checked.items()],
+    )
+
+
+SOAKED = """
+[task]
+model = "mlp(width=16, depth=1)"
+records = 40
+[checkpoints]
+train_steps = [0, 20]
+[defenses]
+none = "identity()"
+noisy = "gaussian(std=0.01)"
+[adversaries]
+generic = "inverting_gradients(steps=40)"
+tuned = ["adaptive(steps=20)", "adaptive(steps=30)"]
+"""
+KILLS = 10
+
+
+@check("soak", rows="soak", cost="minutes")
+def soak(context: Context) -> Measurement:
+    """Ten SIGKILLs of the whole process group at random moments, then resumed, with one and with two workers."""
+    table: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        (home / "spec.toml").write_text(SOAKED)
+        audit(load(home / "spec.toml"), home, home / "undisturbed")
+        expected = (home / "undisturbed" / "result.json").read_bytes()
+        cells = len(list((home / "undisturbed" / "cells").glob("*.json")))
+        for workers in (1, 2):
+            chance, out = random.Random(workers), home / f"killed-{workers}"
+            program = [sys.executable, "-c", "from leakgauge.cli import main; main()", "audit", str(home / "spec.toml")]
+            command = [*program, "--out", str(out), "--workers", str(workers), "--quiet"]
+            done = []
+            for kill in range(KILLS):
+                process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
+                time.sleep(chance.uniform(3, 9))
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                done.append(len(list((out / "cells").glob("*.json"))))
+                context.say(f"{workers} workers, kill {kill + 1}: {done[-1]} of {cells} cells")
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            same = (out / "result.json").read_bytes() == expected
+            table.append({"workers": workers, "cells": cells, "done at each kill": str(done), "byte-identical": same})
+    return Measurement(
+        value=f"{sum(row['byte-identical'] for row in table)} of {len(table)} byte-identical",
+        passed=all(row["byte-identical"] for row in table),
+        detail=f"{KILLS} kills each, 3 to 9 s after the start; training, tuning and attack cells",
+        table=table,
+    )
+
+
+@check("hostile_files", rows="hostile-files", cost="minutes")
+def hostile_files(context: Context) -> Measurement:
+    """Malformed specs, weights, updates and data sets, each through the program: message, exit code 2, nothing run."""
+    wrong, every = [], cases()
+    with tempfile.TemporaryDirectory() as folder:
+        for number, case in enumerate(every):
+            found = faults(case, Path(folder) / str(number))
+            wrong += [{"case": case.name, "fault": "; ".join(found)}] if found else []
+            if number % 50 == 49:
+                context.say(f"{number + 1} of {len(every)}, {len(wrong)} wrong")
+    good = len(every) - len(wrong)
+    return Measurement(
+        value=f"{good} of {len(every)}",
+        passed=not wrong and len(every) >= 200,
+        detail="each has a line `error: where: what; remedy`, exit code 2, no traceback, an answer within 60 s, "
+        "no code run, and an earlier result beside it untouched",
+        table=wrong,
+    )
+
+
+@check("doctor_faults", rows="doctor", cost="minutes")
+def doctor_faults(context: Context) -> Measurement:
+    """Faults injected one at a time into a plain PyTorch client: does the doctor name each, and nothing else?"""
+    from tests.audit.test_doctor import FAULTS, diagnosed
+
+    table = []
+    for name, (given, differs, said) in FAULTS.items():
+        found = diagnosed(**given)
+        named = found.status == "replays otherwise" and found.differs == differs and said in found.sentence
+        alike = "; ".join(" = ".join(each) for each in found.indistinguishable)
+        table.append({"fault": name, "named": named, "said": ", ".join(found.differs), "cannot be told from": alike})
+        context.say(f"{name}: {'named' if named else found.sentence}")
+    count = sum(bool(row["named"]) for row in table)
+    return Measurement(
+        value=f"{count} of {len(table)}",
+        passed=count == len(table) >= 10,
+        detail="each as its equivalence class where the evidence cannot separate settings",
+        table=table,
+    )
+
+
+@check("inspect_checkpoints", rows="inspect", cost="minutes")
+def inspect_checkpoints(context: Context) -> Measurement:
+    """`leakgauge inspect` on two checkpoints of a plain PyTorch loop, batch 1, one step, rate unknown; 5 images."""
+    from leakgauge.audit.captures import captured
+    from leakgauge.audit.inspect import inspect
+    from leakgauge.files import read_state
+
+    found = lg.data.load("fashion_mnist_sample")
+    private = found.sample(5, seed=3, split="test")
+    values, intervals, worst, table = {}, {}, [], []
+    for name in ("dlg_lenet", "bayes_cnn"):
+        scores = []
+        for i in range(len(private)):
+            one = private[i : i + 1]
+            with tempfile.TemporaryDirectory() as folder:
+                model = lg.models.build(name, found.domain, seed=i)
+                before, after = Path(folder) / "a.safetensors", Path(folder) / "b.safetensors"
+                save_file(model.state_dict(), before)
+                optimiser = torch.optim.SGD(model.parameters(), lr=0.01 + 0.02 * i)
+                nn.functional.cross_entropy(model(one.inputs), one.labels).backward()
+                optimiser.step()
+                save_file(model.state_dict(), after)
+                fresh = lg.models.build(name, found.domain, seed=99)
+                capture = captured(read_state(before), read_state(after), fresh)
+                (made,) = inspect(fresh, found.domain, [capture], known=one, draws=1)
+            scores.append(float(made.psnr[0]))
+            table.append(
+                {
+                    "network": name,
+                    "image": i,
+                    "PSNR": round(scores[-1], 1),
+                    "of noise": round(float(made.null_psnr[0]), 1),
+                }
+            )
+            context.say(str(table[-1]))
+        values[name], *bounds = mean_interval(torch.tensor(scores))
+        intervals[name] = (bounds[0], bounds[1])
+        worst.append(min(scores))
+    return Measurement(
+        value=values,
+        interval=intervals,
+        passed=min(worst) > 20,
+        detail=f"mean PSNR in dB with interval; worst image {min(worst):.1f} dB; the weights come from the files alone",
+        table=table,
+    )
