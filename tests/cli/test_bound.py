@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from leakgauge import bounds
 from leakgauge.cli.bound import app
-from leakgauge.errors import DomainError
+from leakgauge.errors import DomainError, LeakgaugeError
 
 run = CliRunner()
 
@@ -105,3 +106,53 @@ def test_bad_input_is_a_domain_error(arguments: list[str], words: str) -> None:
     result = run.invoke(app, arguments)
     assert isinstance(result.exception, DomainError)
     assert words in str(result.exception)
+
+
+def test_a_whole_protection_as_table_and_json() -> None:
+    arguments = ["protection", "clip(norm=1.0, per='example') | gaussian(std=0.5)", "--dim", "13700"]
+    found = as_json(*arguments, "--delta", "1e-5", "--kappa", "0.01", "--batch", "2")
+    assert found["unit"] == "record"
+    assert found["ceiling"]["value"] == pytest.approx(bounds.mu_ceiling(0.02, 1.0).value)
+    assert found["epsilon"]["value"] == pytest.approx(bounds.epsilon_of(1.0, delta=1e-5).epsilon)
+    assert found["log_capacity"]["value"] == pytest.approx(bounds.log_capacity_gaussian(13700, 1.0, 0.5))
+    table = run.invoke(app, arguments)
+    assert "record" in table.stdout
+    assert "adds no noise" in as_json("protection", "prune(p=0.9)", "--dim", "10")["ceiling"]["sentence"]
+    assert "none" in run.invoke(app, ["protection", "prune(p=0.9)", "--dim", "10"]).stdout
+    layers = as_json("protection", "clip(norm=1.0, per='layer') | gaussian(std=0.5)", "--dim", "4", "--layers", "2,2")
+    assert math.exp(layers["log_capacity"]["value"]) == pytest.approx(30.32, rel=1e-3)
+    told = as_json(
+        "protection", "prune(p=0.5) | clip(norm=1.0) | gaussian(std=1.0)", "--dim", "4", "--grant", "threshold"
+    )
+    assert told["log_capacity"]["value"] is None
+
+
+def test_a_corridor_and_its_exit_code() -> None:
+    assert as_json("corridor", "--hits", "1", "--trials", "100", "--ceiling", "0.5")["state"] == "open"
+    beaten = run.invoke(app, ["corridor", "--hits", "9", "--trials", "10", "--ceiling", "0.2"])
+    assert beaten.exit_code == 5
+    assert "contradiction" in beaten.stdout
+
+
+def test_a_discrete_channel() -> None:
+    found = as_json("channel", "0.9,0.1;0.2,0.8")
+    assert found["capacity"] == pytest.approx(1.7)
+    assert found["success with it"] == pytest.approx(0.85)
+    assert as_json("channel", "0.9,0.1;0.2,0.8", "--prior", "1,0")["leakage"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["channel", "0.9,0.1;0.2"], "different lengths"),
+        (["channel", "0.9,x"], "probabilities must be numbers"),
+        (["channel", "0.9,0.2"], "probability distribution"),
+        (["protection", "vmf(kappa=-1.0)", "--dim", "9"], r"vmf: kappa must lie in \[0, ∞\), got -1.0"),
+        (["protection", "clip(norm=1.0) | gaussian(std=1.0)", "--dim", "0"], "sizes must be an integer ≥ 1, got 0"),
+        (["protection", "identity()", "--dim", "9", "--layers", "1,2"], "layers must have 9 entries in all, got 3"),
+        (["corridor", "--hits", "3", "--trials", "2", "--ceiling", "0.5"], "hits must be at most trials"),
+    ],
+)
+def test_bad_protections_channels_and_corridors_are_refused(arguments: list[str], said: str) -> None:
+    with pytest.raises(LeakgaugeError, match=said):
+        run.invoke(app, arguments, catch_exceptions=False)

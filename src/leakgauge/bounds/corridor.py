@@ -15,6 +15,7 @@ from typing import Literal
 
 from leakgauge import guards
 from leakgauge.bounds.guesses import lower_limit, upper_limit
+from leakgauge.errors import DomainError
 
 State = Literal["open", "tight", "contradiction", "no bound"]
 
@@ -47,6 +48,9 @@ def corridor(hits: int, trials: int, ceiling: float | None, *, confidence: float
 
     A right ceiling is contradicted with probability at most ``1 − confidence`` (per cell: correct for many).
     """
+    guards.count(trials, "trials", "corridor")
+    if guards.count(hits, "hits", "corridor", least=0) > trials:
+        raise DomainError(f"hits must be at most trials = {trials}, got {hits}", where="corridor")
     low, high = lower_limit(hits, trials, confidence=confidence), upper_limit(hits, trials, confidence=confidence)
     success = hits / trials
     reached = f"{hits} of {trials} records ({low:.3g} to {high:.3g} at {confidence:.0%} each side)"

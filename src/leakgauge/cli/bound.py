@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
@@ -174,6 +175,93 @@ def robustness(
         "rounds": found.rounds,
     }
     _print("robustness", rows, {**vars(found), "bound": "robustness", "formula": found.bound}, as_json)
+
+
+@app.command()
+def protection(
+    expression: Annotated[str, typer.Argument(help="A defense: 'clip(norm=1.0) | gaussian(std=0.1)'.")],
+    dim: Dim,
+    layers: Annotated[Optional[str], typer.Option(help="Entries of each layer, for per='layer': 10,20.")] = None,  # noqa: UP045
+    batch: Annotated[int, typer.Option(help="L, the examples of one update.")] = 1,
+    rounds: Rounds = 1,
+    delta: Annotated[Optional[float], typer.Option(help="δ of the ε asked for, in (0, 1).")] = None,  # noqa: UP045
+    kappa: Annotated[Optional[float], typer.Option(help="Success of the best blind guess (upper limit).")] = None,  # noqa: UP045
+    grant: Annotated[Optional[list[str]], typer.Option(help="A nuisance that the adversary knows.")] = None,  # noqa: UP045
+    as_json: AsJson = False,
+) -> None:
+    """Capacity, ε and ceiling of a whole protection, or why there is none."""
+    from leakgauge.defenses import protection as read
+
+    sizes = {f"{i}.": n for i, n in enumerate(_dimensions(layers))} if layers is not None else dim
+    if isinstance(sizes, dict) and sum(sizes.values()) != dim:
+        raise DomainError(f"layers must have {dim} entries in all, got {sum(sizes.values())}", where="bound protection")
+    options: Any = {"batch": batch, "rounds": rounds, "delta": delta, "guess": kappa, "grants": grant or ()}
+    found = _bounds().bound_of(read(expression), sizes, **options)
+    rows: dict[str, Any] = {"protection": found.protection, "protects": found.unit or "nothing that is proven"}
+    figures = {"log capacity": found.log_capacity, "ε": found.epsilon, "ceiling on success": found.ceiling}
+    for name, figure in figures.items():
+        rows[name] = "none" if figure.value is None else figure.value
+        rows[f"{name}, in words"] = figure.sentence
+    assumed = dict.fromkeys(a for figure in figures.values() for a in figure.assumptions)
+    rows["assumes"] = "; ".join(assumed) or "nothing"
+    _print("protection", rows, {"bound": "protection", **asdict(found)}, as_json)
+
+
+@app.command()
+def corridor(
+    hits: Annotated[int, typer.Option(help="Records that the attack reconstructed within the threshold.")],
+    trials: Annotated[int, typer.Option(help="Records that it tried.")],
+    ceiling: Annotated[float, typer.Option(help="The bound on P(success).")],
+    confidence: Annotated[float, typer.Option(help="Of each one-sided limit.")] = 0.99,
+    as_json: AsJson = False,
+) -> None:
+    """How a measured attack stands to a ceiling: open, tight, or a contradiction (exit code 5)."""
+    found = _bounds().corridor(hits, trials, ceiling, confidence=confidence)
+    rows = {
+        "state": found.state,
+        "success, 1 − R(f)": found.success,
+        "limits": f"{found.low:.6g} to {found.high:.6g}",
+        "adversarial risk R(f)": found.risk,
+        "ceiling": found.ceiling,
+        "says": found.sentence,
+    }
+    _print("corridor", rows, {"bound": "corridor", **asdict(found), "risk": found.risk}, as_json)
+    if found.state == "contradiction":
+        raise typer.Exit(5)
+
+
+@app.command()
+def channel(
+    rows: Annotated[str, typer.Argument(help="p(y | x), a row per secret: '0.9,0.1;0.2,0.8'.")],
+    prior: Annotated[Optional[str], typer.Option(help="The secrets' probabilities; uniform if left out.")] = None,  # noqa: UP045
+    as_json: AsJson = False,
+) -> None:
+    """Bayes capacity of a discrete channel, and the success of guessing its secret exactly."""
+    matrix = [_numbers(row) for row in rows.split(";")]
+    made = _bounds().Channel(matrix) if len({len(row) for row in matrix}) == 1 else None
+    if made is None:
+        raise DomainError("the rows have different lengths", where="bound channel", remedy="write 0.9,0.1;0.2,0.8")
+    n = len(matrix)
+    pi = [1 / n] * n if prior is None else _numbers(prior)
+    gain = [[float(i == j) for j in range(n)] for i in range(n)]
+    found = {
+        "capacity": made.capacity,
+        "success without observation": _bounds().prior_vulnerability(pi, gain),
+        "success with it": _bounds().posterior_vulnerability(pi, gain, made),
+        "leakage": _bounds().leakage(pi, gain, made),
+    }
+    _print("channel", found, {"bound": "channel", **found}, as_json)
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise DomainError(
+            f"probabilities must be numbers with commas between, got {text!r}",
+            where="bound channel",
+            remedy="write 0.9,0.1;0.2,0.8",
+        ) from None
 
 
 def _dimensions(text: str) -> list[int]:

@@ -92,7 +92,7 @@ def guessing(
     *,
     secrets: int = 64,
     draws: int = 2000,
-    attacked: int = 400,
+    attacked: int = 200,
     label: int = 3,
     model: str = "mlp(width=16, depth=1)",
     name: str = "mnist",
