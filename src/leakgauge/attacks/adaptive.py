@@ -8,17 +8,19 @@ off the released update (the mask of a pruning, its threshold) is read off.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from leakgauge.adversary import Adversary, Reconstruction, adam, cosine, cosine_decay, density, through
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.run import MEMORY
+from leakgauge.attacks.ats import undo_transformation
 from leakgauge.attacks.mixing import undo_mixing
 from leakgauge.attacks.precode import behind_bottleneck
-from leakgauge.defenses import Protection
+from leakgauge.defenses import AutomaticTransformation, InstaHide, MixUp, Protection
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import Part, register
 from leakgauge.mechanisms import Clip, Identity, RandomPrune, UpdatePart, parts_of
@@ -45,6 +47,7 @@ class Adaptive(Part):
     - PRECODE: a first linear layer is inverted; else the latent noise is recovered, where one example with biases and
       no noise allow it, else only what lies before the bottleneck is matched.
     - MixUp, InstaHide: the encodings of every round are inverted, then decoded if indices and coefficients are granted.
+    - ATS: the transformed record is reconstructed, then undone as far as its policy allows.
     - With random pruning, labels come from the rows of the last weight: its bias may have lost the telling entry.
 
     ``tv_weight`` weighs the mean total variation against a cosine, ``tv_density`` the summed one against a log
@@ -88,20 +91,33 @@ class Adaptive(Part):
         memory: int = MEMORY,
         progress: Progress | None = None,
     ) -> Reconstruction:
-        images = task.domain.kind == "image"
-        adversary = self.against(task.protection, images=images)
+        part = task.protection.input[-1] if task.protection.input else None
         given = {"seed": seed, "device": device, "path": path, "memory": memory, "progress": progress}
-        if task.protection.input:
-            return undo_mixing(adversary, task, observations, given)
+
+        def invert(some: Sequence[Observation]) -> Reconstruction:
+            return self._invert(task, some, given, flipped=isinstance(part, InstaHide))
+
+        if isinstance(part, MixUp):
+            return undo_mixing(invert, part, observations)
+        if isinstance(part, AutomaticTransformation):
+            return undo_transformation(invert, part, observations)
+        return invert(observations)
+
+    def _invert(
+        self, task: Task, observations: Sequence[Observation], given: Mapping[str, Any], *, flipped: bool
+    ) -> Reconstruction:
+        """What the client computed on: the records, or what its input stage made of them."""
+        images = task.domain.kind == "image" and not flipped  # flipped pixels are not smooth
+        adversary = self.against(task.protection, images=images)
         if task.protection.model:
             bare = all(map(_only_scales, parts_of(task.protection.update)))
             return behind_bottleneck(adversary, task, observations, bare, given)
         try:
-            return adversary(task, observations, **given)  # type: ignore[arg-type]
+            return adversary(task, observations, **given)
         except NoDensityError as reason:
-            warnings.warn(f"adaptive() falls back to a cosine: {reason}", stacklevel=2)
+            warnings.warn(f"adaptive() falls back to a cosine: {reason}", stacklevel=3)
             plain = self.against(Protection(), images=images)
-            return replace(plain, rule=adversary.rule)(task, observations, **given)  # type: ignore[arg-type]
+            return replace(plain, rule=adversary.rule)(task, observations, **given)
 
 
 def _only_scales(part: UpdatePart) -> bool:

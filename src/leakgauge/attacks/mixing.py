@@ -6,20 +6,17 @@ MixUp's encodings are linear in the records, ``E = Λ X``: least squares. InstaH
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from leakgauge.adversary import Adversary, Reconstruction
+from leakgauge.adversary import Reconstruction
 from leakgauge.defenses import InstaHide, MixUp
 from leakgauge.defenses.mixing import CENTRE, public_images
 from leakgauge.errors import ObservationError
 from leakgauge.observation import Observation
-from leakgauge.priors import uniform
-from leakgauge.task import Task
 
 
 def matrix(indices: Tensor, coefficients: Tensor, records: int) -> Tensor:
@@ -74,23 +71,19 @@ def decode_instahide(
 
 
 def undo_mixing(
-    adversary: Adversary, task: Task, observations: Sequence[Observation], given: Mapping[str, Any]
+    invert: Callable[[Sequence[Observation]], Reconstruction], part: MixUp, observations: Sequence[Observation]
 ) -> Reconstruction:
     """Invert every encoding of every round; decode them if indices and coefficients are granted.
 
     Without these grants the result is the encodings of the first round, status ``encoding``. InstaHide's decoded
     magnitudes come back as ``½ + |x − ½|``, status ``magnitudes``: they are no images of the records.
     """
-    part = task.protection.input[-1]
-    assert isinstance(part, MixUp)  # whoever calls has looked
-    if isinstance(part, InstaHide):
-        adversary = replace(adversary, prior=uniform())  # flipped pixels are not smooth
     single = [
         Observation((made,), seen.batch, made.nuisances.get("labels", seen.labels))
         for seen in observations
         for made in seen.rounds
     ]
-    inverted = adversary(task, single, **given)
+    inverted = invert(single)
     rounds = len(observations[0].rounds)
     shown = inverted.inputs.unflatten(0, (len(observations), rounds))
     plain = replace(

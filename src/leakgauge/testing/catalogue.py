@@ -28,6 +28,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "vmf": ("vmf(kappa=3.0)",),
     },
     "defense": {
+        "ats": ("ats()", "ats(policy='7-4-15')"),
         "instahide": ("instahide()", "instahide(k=6, law='normal')", "instahide(public='fashion_mnist_sample')"),
         "mixup": ("mixup()", "mixup(k=6, cap=0.5, law='normal')"),
         "lrp": ("lrp()", "lrp(share=2.0, spread=0.5)"),

@@ -1,6 +1,7 @@
 """Central training with checkpoints, under a task's own protection."""
 
 from leakgauge.training.accuracy import accuracy
+from leakgauge.training.ats_search import Score, search
 from leakgauge.training.train import Checkpoint, train
 
-__all__ = ["Checkpoint", "accuracy", "train"]
+__all__ = ["Checkpoint", "Score", "accuracy", "search", "train"]

@@ -1,0 +1,59 @@
+"""Against ATS: reconstruct the transformed record, then undo what the known policy allows.
+
+Which policy and which signs an image got is hidden, but there are few: of all of them the one is taken whose undone
+image, transformed again, comes closest to what was reconstructed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from leakgauge.adversary import Reconstruction
+from leakgauge.defenses.ats import AutomaticTransformation, apply, undone
+from leakgauge.observation import Observation
+
+
+def undo_transformation(
+    invert: Callable[[Sequence[Observation]], Reconstruction],
+    part: AutomaticTransformation,
+    observations: Sequence[Observation],
+) -> Reconstruction:
+    """The transformed records as ``invert`` finds them, and then, as ``inputs``, what they were before.
+
+    Every round transforms anew; the first is used. Status ``undone`` where every operation of the chosen policy can
+    be undone, else ``transformed in part``.
+    """
+    made = invert([replace(seen, rounds=seen.rounds[:1]) for seen in observations])
+    rows, status = [], []
+    for inputs, seen in zip(made.inputs, observations, strict=True):
+        known = seen.rounds[0].nuisances
+        found = [
+            raw_image(part, x, _granted(part, known, b) or part.draws()) for b, x in enumerate(inputs.detach().cpu())
+        ]
+        rows.append(torch.stack([x for x, _ in found]))
+        status.append("undone" if all(whole for _, whole in found) else "transformed in part")
+    return replace(made, inputs=torch.stack(rows).to(made.inputs), status=tuple(status))
+
+
+def raw_image(
+    part: AutomaticTransformation, shown: Tensor, draws: Sequence[tuple[int, tuple[int, ...]]]
+) -> tuple[Tensor, bool]:
+    """``argmin_d ‖T_d(T_d⁻¹(x̃)) − x̃‖`` over draws d of policy and signs, and whether every operation was undone."""
+    policies, shown = part.policies, shown.clamp(0, 1)
+    guesses = [(c, signs, undone(policies[c], shown, signs)) for c, signs in draws]
+    gaps = [float((apply(policies[c], x, signs) - shown).square().sum()) for c, signs, x in guesses]
+    c, signs, best = guesses[gaps.index(min(gaps))]
+    whole = all(op.undo(shown, s) is not None for op, s in zip(policies[c], signs, strict=False))
+    return best, whole
+
+
+def _granted(part: AutomaticTransformation, known: Mapping[str, Tensor], b: int) -> list[tuple[int, tuple[int, ...]]]:
+    """The draw of one image, if the choice and the signs are granted."""
+    if not {"choice", "signs"} <= set(known):
+        return []
+    c = int(known["choice"][b])
+    return [(c, tuple(known["signs"][b].tolist()[: len(part.policies[c])]))]
