@@ -1,0 +1,84 @@
+"""Draw the figures of the explanations from the stored evidence.
+
+python docs/make_figures.py
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from leakgauge.report.svg import Scale, element, marker
+
+HERE = Path(__file__).parent
+SOURCE = HERE / "evidence" / "capacity_figure_1.json"
+FIGURE = HERE / "explanation" / "capacity-figure-1.svg"
+WIDTH, HEIGHT, MARGIN = 430.0, 250.0, 56.0
+STYLE = """
+text { font: 12px sans-serif; fill: #222 } .tick { font-size: 10px; fill: #555 } .grid { stroke: #ddd }
+.gaussian { fill: #0b6e99; stroke: #0b6e99 } .vmf { fill: #c2410c; stroke: #c2410c } .bar { stroke-width: 1.2 }
+.back { fill: #fff }
+"""
+NAMES = {"gaussian": "Gaussian DP-SGD", "vmf": "von Mises-Fisher DP-SGD"}
+KINDS = {"gaussian": 0, "vmf": 2}
+
+Row = dict[str, Any]
+
+
+def figure(rows: Sequence[Row]) -> str:
+    """MSE of inverting gradients against ε (left) and log capacity (right), one line of panels per data set."""
+    names = list(dict.fromkeys(row["data"] for row in rows))
+    panels = [
+        _panel([row for row in rows if row["data"] == name], name, axis, MARGIN + j * (WIDTH + MARGIN), 40 + i * HEIGHT)
+        for i, name in enumerate(names)
+        for j, axis in enumerate(("epsilon", "log capacity"))
+    ]
+    width, height = 2 * (WIDTH + MARGIN) + 20, 40 + HEIGHT * len(names) + 10
+    legend = [
+        part
+        for k, (kind, said) in enumerate(NAMES.items())
+        for part in (
+            marker(KINDS[kind], MARGIN + 10 + 210 * k, 16, kind),
+            element("text", said, x=MARGIN + 22 + 210 * k, y=20),
+        )
+    ]
+    drawn = element(
+        "svg",
+        element("title", "Mean squared error of inverting gradients against ε and against log Bayes capacity"),
+        element("style", STYLE),
+        element("rect", width=width, height=height, class_="back"),
+        *legend,
+        *panels,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {width:.0f} {height:.0f}",
+        role="img",
+    )
+    return f"{drawn}\n"
+
+
+def _panel(rows: Sequence[Row], name: str, axis: str, left: float, top: float) -> str:
+    logs = [math.log10(row[axis]) for row in rows]
+    x = Scale(math.floor(min(logs)), math.ceil(max(logs)), left, left + WIDTH)
+    y = Scale(0.0, max(row["high"] for row in rows) * 1.05, top + HEIGHT - 60, top + 10)
+    parts = []
+    for power in range(round(x.low), round(x.high) + 1):
+        parts.append(element("line", x1=x(power), x2=x(power), y1=y.start, y2=y.stop, class_="grid"))
+        parts.append(element("text", f"1e{power}", x=x(power), y=y.start + 14, class_="tick", text_anchor="middle"))
+    for value in y.ticks(5):
+        parts.append(element("line", x1=x.start, x2=x.stop, y1=y(value), y2=y(value), class_="grid"))
+        parts.append(element("text", f"{value:g}", x=left - 6, y=y(value) + 4, class_="tick", text_anchor="end"))
+    for row, at in zip(rows, logs, strict=True):
+        kind = row["mechanism"]
+        parts.append(element("line", x1=x(at), x2=x(at), y1=y(row["low"]), y2=y(row["high"]), class_=f"{kind} bar"))
+        parts.append(marker(KINDS[kind], x(at), y(row["mse"]), kind, 3.5))
+    label = "ε (δ = 1e-5)" if axis == "epsilon" else "log Bayes capacity (nats)"
+    parts.append(element("text", label, x=(x.start + x.stop) / 2, y=y.start + 32, text_anchor="middle"))
+    parts.append(element("text", f"MSE, {name}", x=left, y=top + 4))
+    return element("g", *parts)
+
+
+if __name__ == "__main__":
+    FIGURE.write_text(figure(json.loads(SOURCE.read_text(encoding="utf-8"))["table"]), encoding="utf-8")
