@@ -29,8 +29,9 @@ def _above(parts: Sequence[UpdatePart], context: Context) -> Measurement:
         value=success,
         interval={one.protection: clopper_pearson(one.exact, one.draws, CONFIDENCE) for one in made},
         passed=all(row.pop("passes") for row in rows),
-        detail="success of the exact posterior maximiser over 2,000 draws, every secret as often as the others; 99.75 % "
-        "interval, in which the channel's must lie (1 % in all for four settings); 64 MNIST test images of one class, mlp(width=16, depth=1), clipped to 1; channel: capacity/64 of the 64 rows, 20,000 other draws, "
+        detail="success of the exact posterior maximiser over 2,000 draws, every secret as often as the others; "
+        "99.75 % interval, in which the channel's must lie (1 % in all for four settings); 64 MNIST test images of one "
+        "class, mlp(width=16, depth=1), clipped to 1; channel: capacity/64 of the 64 rows, 20,000 other draws, "
         "empirical Bernstein; solver: density, the 64 records blurred by 0.1 as the prior, 5 Adam steps from each of "
         f"them, on the first {made[0].attacked} draws; the mechanism's capacity/64 is 1 wherever log capacity > log 64",
         table=rows,
