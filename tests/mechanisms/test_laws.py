@@ -13,6 +13,7 @@ from leakgauge.testing import (
     has_density,
     neutral_is_identity,
     probabilities_sum_to_one,
+    promises_are_kept,
     release_is_pure,
     repr_round_trips,
     sampler_agrees_with_density,
@@ -53,6 +54,11 @@ def test_gradient_matches_finite_differences(part: UpdatePart, grant: tuple[str,
 @pytest.mark.parametrize("text", EVERY)
 def test_release_is_pure(text: str) -> None:
     release_is_pure(parse(text))
+
+
+@pytest.mark.parametrize("text", SINGLE)
+def test_promises_are_kept(text: str) -> None:
+    promises_are_kept(parse(text))
 
 
 @pytest.mark.parametrize("text", EVERY)

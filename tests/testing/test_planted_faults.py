@@ -32,6 +32,7 @@ from leakgauge.testing import (
     neutral_is_identity,
     prior_laws,
     probabilities_sum_to_one,
+    promises_are_kept,
     release_is_pure,
     repr_round_trips,
     sampler_agrees_with_density,
@@ -303,6 +304,29 @@ def test_an_impure_release_is_caught(part: UpdatePart, said: str) -> None:
     with pytest.raises(AssertionError) as raised:
         release_is_pure(part)
     assert said in str(raised.value)
+
+
+class Peeking(Base):
+    closed: ClassVar[bool] = True
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        assert context is not None
+        return Release(dict(context.combined(context.per_example())))
+
+
+class Longer(Base):
+    shrinks: ClassVar[bool] = True
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        return Release({name: value.sign() for name, value in update.items()})
+
+
+def test_broken_promises_are_caught() -> None:
+    promises_are_kept(Base())
+    with pytest.raises(AssertionError, match="promises to be closed, but looks at the client"):
+        promises_are_kept(Peeking())
+    with pytest.raises(AssertionError, match="promises to shrink, but lengthens"):
+        promises_are_kept(Longer())
 
 
 def test_a_neutral_that_is_not_is_caught_and_one_that_does_not_exist_is_said() -> None:

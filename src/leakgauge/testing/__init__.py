@@ -11,7 +11,7 @@ Plain functions that raise :class:`AssertionError` with what is wrong, to be cal
 =================================== ==========================================================================
 an update-stage part                ``sampler_agrees_with_density``, ``probabilities_sum_to_one``,
                                     ``gradient_matches_finite_differences``, ``neutral_is_identity``,
-                                    ``release_is_pure``
+                                    ``release_is_pure``, ``promises_are_kept``
 any part                            ``repr_round_trips``
 an entrywise function with a slope  ``slope_matches_autograd``
 a prior, a likelihood, a solver     ``prior_laws``, ``likelihood_laws``, ``attack_reaches_map``
@@ -33,6 +33,7 @@ from leakgauge.testing.densities import (
 from leakgauge.testing.parts import (
     example_update,
     neutral_is_identity,
+    promises_are_kept,
     release_is_pure,
     repr_round_trips,
     task_is_untouched,
@@ -51,6 +52,7 @@ __all__ = [
     "neutral_is_identity",
     "prior_laws",
     "probabilities_sum_to_one",
+    "promises_are_kept",
     "release_is_pure",
     "repr_round_trips",
     "sampler_agrees_with_density",
