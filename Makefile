@@ -12,8 +12,8 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	@touch $@
 
-demo: $(STAMP)  ## attack bundled records under several protections; prints where the picture is
-	$(BIN)/python examples/demo.py
+demo: $(STAMP)  ## audit bundled records under five set-ups; prints where the report is
+	$(BIN)/leakgauge audit examples/demo.toml --workers 2 --out demo-output
 
 test: $(STAMP)  ## the fast tests: at most 8 minutes on two cores
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"

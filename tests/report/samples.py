@@ -20,6 +20,19 @@ SENTENCES = {
     "incomplete": "a planned cell failed; see faults",
     "invalid": "the set-up does not replay",
 }
+BOUND = {
+    "ceiling": 0.02,
+    "why": "Gaussian mechanism",
+    "assumptions": ["a prior guess of 1 %"],
+    "corridor": {
+        "success": 0.0,
+        "low": 0.0,
+        "high": 0.6,
+        "risk": 1.0,
+        "state": "tight",
+        "sentence": "the attack reached 0 of 5 records, and the ceiling is 0.02: tight",
+    },
+}
 ALONE = {"adaptive": {"p": 0.03125, "recognised": 3, "works": True}}
 LEVELS = {"exact": 0.8, "recognisable": 0.45, "detectable": 0.15}
 ALL = {word.replace(" ", "-"): word for word in SENTENCES}
@@ -113,9 +126,9 @@ def defense(name: str, word: str, strength: float = 1.0) -> dict[str, Any]:
         "control": {"mean": 0.5, "low": 0.4, "high": 0.6, "p": 0.03125, "n": N, "recognised": 3, "adversaries": ALONE}
         if done
         else None,
-        "bound": {"ceiling": 0.02, "why": "Gaussian mechanism", "assumptions": ["a prior guess of 1 %"]}
+        "bound": BOUND
         if name == "bounded"
-        else None,
+        else {"ceiling": None, "why": "no proof is known: no noise", "corridor": None},
         "adversaries": [{"name": "adaptive", "expression": "adaptive()", "scores": {}}],
         "records": rows if done else [],
         "faults": [] if word != "incomplete" else ["a planned cell failed"],

@@ -73,7 +73,7 @@ def test_a_worse_checkpoint_decides_the_card(tmp_path: Path) -> None:
     from tests.report.samples import defense
 
     checkpoints = [
-        {"step": step, "accuracy": 0.5, "defenses": [defense("noisy", word)]}
+        {"step": step, "accuracy": 0.1 + step / 20, "defenses": [defense("noisy", word)]}
         for step, word in ((0, "no evidence"), (9, "detectable"))
     ]
     text = html(read(make(tmp_path / "run", checkpoints=checkpoints)))

@@ -15,7 +15,9 @@ Schema 1::
                                  nulls: the same over each null; single: p-value of the most exposed record by itself
         control                 {mean, low, high, p, n, recognised, adversaries: name → {p, recognised, works}}: the
                                  undefended update of these records
-        bound                   null, or {ceiling, why, assumptions[]}
+        bound                   {ceiling, why, assumptions[], unit, rounds, log_capacity, epsilon, corridor}; a ceiling
+                                 of null is no proven bound; log_capacity, epsilon: {value, sentence}; corridor: {success,
+                                 low, high, risk, state, sentence} of the best single adversary
         adversaries[]           {name, expression, scores: arm → metric → [per record], labels: right ones in the
                                  real arm, evaluations}
         records[]               most exposed first: {record, label, score, psnr, null, prior, exposure, adversary,
@@ -34,6 +36,7 @@ from typing import Any
 
 import numpy as np
 
+from leakgauge.audit.ceiling import ceilings
 from leakgauge.audit.cells import SMALLEST_SSIM, scores
 from leakgauge.audit.doctor import Diagnosis
 from leakgauge.audit.ledger import ledger, replayed
@@ -99,6 +102,7 @@ class _Found:
         self.metric = "ssim" if big and spec.verdict.recognisable.ssim else "psnr"
         self.prior = {m: np.asarray(v) for m, v in scores(prepared.guess(), prepared.records.inputs).items()}
         self.alike = _alike(prepared)
+        self.ceilings = ceilings(spec, prepared, self.metric)
         self.kept: dict[tuple[int, str, str], Arms | None] = {}
 
     # --- scores
@@ -177,7 +181,7 @@ class _Found:
             "expression": shown(text),
             "attack": _attack(verdict),
             "control": _control(verdict),
-            "bound": None,
+            "bound": self.ceilings.of(text, arms.scores["real"] if arms else None),
             "accuracy": self.accuracy(step, trained),
             "adversaries": [],
             "records": [],

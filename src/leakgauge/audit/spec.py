@@ -122,6 +122,13 @@ class Recognisable(_Section):
     psnr: Annotated[float, Field(gt=0)] | None = None
 
 
+class BoundSpec(_Section):
+    """What bounds are about: the rounds in which the same records take part, and the δ of ε."""
+
+    rounds: Annotated[int, Field(ge=1)] = 1
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+
+
 class VerdictSpec(_Section):
     """How verdicts are reached."""
 
@@ -140,6 +147,7 @@ class Spec(_Section):
     tuning: Tuning = Tuning()
     threat: ThreatSpec = ThreatSpec()
     verdict: VerdictSpec = VerdictSpec()
+    bound: BoundSpec = BoundSpec()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
     def settings(self, adversary: str) -> list[str]:

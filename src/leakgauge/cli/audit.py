@@ -167,9 +167,22 @@ def _tell(made: dict[str, Any], folder: Path, redact: bool) -> None:
         for defense in checkpoint["defenses"]:
             at = f" (step {checkpoint['step']})" if several else ""
             typer.echo(f"{defense['name']}{at}: {defense['attack']['verdict']} — {defense['attack']['why']}")
+    for line in contradictions(made):
+        typer.echo(f"contradiction: {line}")
     typer.echo(made["scope"])
-    for written in report(folder, redact=redact):
-        typer.echo(f"wrote {written}")
+    page, *others = report(folder, redact=redact)
+    typer.echo(f"wrote {', '.join(map(str, others))} and {folder / 'result.json'}")
+    typer.echo(f"the report: {page}")
+
+
+def contradictions(made: dict[str, Any]) -> list[str]:
+    """The defenses whose bound an attack exceeded, a line each."""
+    return [
+        f"{d['name']}: {d['bound']['corridor']['sentence']}"
+        for c in made["checkpoints"]
+        for d in c["defenses"]
+        if d["bound"] and d["bound"]["corridor"] and d["bound"]["corridor"]["state"] == "contradiction"
+    ]
 
 
 def exit_code(made: dict[str, Any], fail_on: str | None) -> int:
@@ -179,6 +192,8 @@ def exit_code(made: dict[str, Any], fail_on: str | None) -> int:
     words = [d["attack"]["verdict"] for c in made["checkpoints"] for d in c["defenses"]]
     if "invalid" in words:
         return INVALID
+    if contradictions(made):
+        return CONTRADICTION
     if "incomplete" in words:
         return INCOMPLETE
     return GATE_FAILED if fail_on and failing(made, fail_on) else 0

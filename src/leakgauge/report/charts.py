@@ -82,6 +82,34 @@ def _told(defense: Defense, metric: str) -> str:
     return f"{defense.name}: best reconstruction {score(best, metric)}, best null {score(null, metric)}"
 
 
+def corridor(result: Result, checkpoint: Checkpoint) -> Markup | None:
+    """The chance that a record is recognised: reached below (dot and interval), proven above (bar to the right)."""
+    seen = [(d, d.bound, d.bound.corridor) for d in checkpoint.defenses if d.bound and d.bound.corridor]
+    if not seen:
+        return None
+    height = 44.0
+    x, bottom = Scale(0, 1, GUTTER, WIDTH - 20), TOP + height * len(seen)
+    parts = [_grid(x, bottom, "chance that a record is recognised")]
+    told = []
+    for i, (defense, bound, reached) in enumerate(seen):
+        top = TOP + height * i
+        middle = top + height / 2
+        parts.append(element("line", x1=0.0, x2=WIDTH, y1=top, y2=top, class_="grid"))
+        parts.append(text(defense.name, 0, middle + 5, css="name", limit=17))
+        if bound.ceiling is not None:
+            at = x(bound.ceiling)
+            parts.append(
+                element("rect", x=at, y=top + 8, width=max(x.stop - at, 1.0), height=height - 16, class_="proven")
+            )
+            parts.append(element("line", x1=at, x2=at, y1=top + 4, y2=top + height - 4, class_="median"))
+        parts.append(element("line", x1=x(reached.low), x2=x(reached.high), y1=middle, y2=middle, class_="reached"))
+        parts.append(element("circle", cx=x(reached.success), cy=middle, r=5.0, class_="dot real"))
+        if reached.state in ("tight", "contradiction"):
+            parts.append(text(reached.state, GUTTER - 14, middle + 5, css="tick", anchor="end"))
+        told.append(f"{defense.name}: {reached.sentence}")
+    return chart(WIDTH, bottom + 46, "The risk corridor", "; ".join(told), *parts)
+
+
 def training(result: Result) -> Markup | None:
     """Mean gain over the null at each checkpoint, with intervals; None for a single checkpoint."""
     points = result.checkpoints
@@ -159,7 +187,7 @@ def utility(result: Result) -> Markup | None:
         (c, d, d.accuracy if d.accuracy is not None else c.accuracy) for c in result.checkpoints for d in c.defenses
     ]
     known = [(c, d, a, d.attack.excess) for c, d, a in seen if a is not None and d.attack.excess is not None]
-    if not known:
+    if len({a for _, _, a, _ in known}) < 2:  # one accuracy for all says nothing about their price
         return None
     gains = [e.mean for _, _, _, e in known]
     pad = 0.08 * (max(*gains, 0.0) - min(*gains, 0.0) or 1.0)

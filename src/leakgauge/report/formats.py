@@ -53,7 +53,7 @@ def rate(value: Rate | None) -> str:
 
 
 def bound(value: Bound | None) -> str:
-    return NO_BOUND if value is None else f"at most {100 * value.ceiling:.3g} %"
+    return NO_BOUND if value is None or value.ceiling is None else f"at most {100 * value.ceiling:.3g} %"
 
 
 def above(defense: Defense, threshold: float | None) -> str:

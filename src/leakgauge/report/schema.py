@@ -49,12 +49,33 @@ class Attack(_Value):
     rate: Rate | None = None
 
 
-class Bound(_Value):
-    """What was proven: a ceiling on the probability of success at the leak threshold."""
+class Figure(_Value):
+    """A proven number, or None, and what it says."""
 
-    ceiling: Finite
+    value: Finite | None = None
+    sentence: str = ""
+
+
+class Corridor(_Value):
+    """What the best single adversary reached below the ceiling, and how the two stand to each other."""
+
+    success: Finite
+    low: Finite
+    high: Finite
+    state: Literal["open", "tight", "contradiction", "no bound"]
+    sentence: str
+
+
+class Bound(_Value):
+    """What was proven: a ceiling on the probability of success at the leak threshold, or None with the reason."""
+
+    ceiling: Finite | None = None
     why: str = ""
     assumptions: tuple[str, ...] = ()
+    unit: str | None = None
+    log_capacity: Figure | None = None
+    epsilon: Figure | None = None
+    corridor: Corridor | None = None
 
 
 class Row(_Value):
