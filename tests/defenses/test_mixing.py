@@ -7,7 +7,7 @@ import torch
 
 import leakgauge as lg
 from leakgauge.attacks import adaptive
-from leakgauge.attacks.mixing import decode_instahide, decode_mixup, matrix
+from leakgauge.attacks.mixing import decode_instahide, decode_mixup, fitted_coefficients, matrix
 from leakgauge.defenses import instahide, mixup
 from leakgauge.defenses.mixing import coefficients, partners
 from leakgauge.defenses.stages import Encoded
@@ -84,6 +84,15 @@ def test_exact_mixtures_are_decoded_exactly(k: int, count: int) -> None:
     assert float(psnr(found, records.inputs.double()).min()) > 90
 
 
+def test_hidden_coefficients_are_found_from_the_mixtures_themselves() -> None:
+    records = small_records(12)
+    made = rounds(mixup(k=3), records, 12)
+    weights = fitted_coefficients(made.inputs, made.side["indices"], 12, mixup(k=3))
+    assert float((weights - made.side["coefficients"]).abs().max()) < 1e-3
+    found = decode_mixup(made.inputs, made.side["indices"], weights, 12)
+    assert float(psnr(found, records.inputs.double()).min()) > 50
+
+
 def test_magnitudes_come_back_from_flipped_mixtures_and_images_where_public_ones_fix_the_sign() -> None:
     records = small_records(12)
     made = rounds(instahide(k=4), records, 20)
@@ -114,6 +123,9 @@ def test_adaptive_decodes_what_is_granted_and_says_what_it_returns() -> None:
     states = [task.params] * 3
     granted = adaptive(steps=300)(task, lg.observe(task, records, threat=grants, rounds=states))
     hidden = adaptive(steps=300)(task, lg.observe(task, records, rounds=states))
+    indices = Threat(grants=frozenset({"indices"}))
+    fitted = adaptive(steps=2)(task, lg.observe(task, records, threat=indices, rounds=states))
+    assert set(fitted.status) == {"decoded"}
     assert set(granted.status) == {"decoded"}
     assert set(hidden.status) == {"encoding"}
     shown = encoded(task, records).inputs

@@ -46,7 +46,8 @@ class Adaptive(Part):
     - Under a hidden scale (LRP): cosine, which is blind to it; with Gaussian noise the scale is integrated out.
     - PRECODE: a first linear layer is inverted; else the latent noise is recovered, where one example with biases and
       no noise allow it, else only what lies before the bottleneck is matched.
-    - MixUp, InstaHide: the encodings of every round are inverted, then decoded if indices and coefficients are granted.
+    - MixUp, InstaHide: the encodings of every round are inverted, then decoded if indices (InstaHide: coefficients too)
+      are granted; MixUp's coefficients are fitted where they are hidden.
     - ATS: the transformed record is reconstructed, then undone as far as its policy allows.
     - With random pruning, labels come from the rows of the last weight: its bias may have lost the telling entry.
 
