@@ -16,8 +16,8 @@ Schema 1::
         control                 {mean, low, high, p, n, recognised, adversaries: name → {p, recognised, works}}: the
                                  undefended update of these records
         bound                   {ceiling, why, assumptions[], unit, rounds, log_capacity, epsilon, corridor}; a ceiling
-                                 of null is no proven bound; log_capacity, epsilon: {value, sentence}; corridor: {success,
-                                 low, high, risk, state, sentence} of the best single adversary
+                                 of null is no proven bound; log_capacity, epsilon: {value, sentence}; corridor:
+                                 {success, low, high, risk, state, sentence} of the best single adversary
         adversaries[]           {name, expression, scores: arm → metric → [per record], labels: right ones in the
                                  real arm, evaluations}
         records[]               most exposed first: {record, label, score, psnr, null, prior, exposure, adversary,

@@ -53,7 +53,7 @@ def corridor(hits: int, trials: int, ceiling: float | None, *, confidence: float
         raise DomainError(f"hits must be at most trials = {trials}, got {hits}", where="corridor")
     low, high = lower_limit(hits, trials, confidence=confidence), upper_limit(hits, trials, confidence=confidence)
     success = hits / trials
-    reached = f"{hits} of {trials} records ({low:.3g} to {high:.3g} at {confidence:.0%} each side)"
+    reached = f"{hits} of {trials} records ({low:.3g} to {high:.3g} at {100 * confidence:.4g} % each side)"
     state: State
     if ceiling is None:
         state, sentence = "no bound", f"the attack reached {reached}; nothing is proven above it"

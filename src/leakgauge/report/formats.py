@@ -53,7 +53,9 @@ def rate(value: Rate | None) -> str:
 
 
 def bound(value: Bound | None) -> str:
-    return NO_BOUND if value is None or value.ceiling is None else f"at most {100 * value.ceiling:.3g} %"
+    if value is None or value.ceiling is None:
+        return NO_BOUND
+    return "100 %: proves nothing" if value.ceiling > 0.9995 else f"at most {100 * value.ceiling:.3g} %"
 
 
 def above(defense: Defense, threshold: float | None) -> str:
