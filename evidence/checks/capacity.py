@@ -95,7 +95,7 @@ def capacity_figure_1(context: Context) -> Measurement:
         passed=len(table) == 52 and all(math.isfinite(v) for v in value.values()),
         detail=f"{_finding(value, interval)} Interval: 95 % bootstrap over 16 test images; difference: of absolute "
         "values, above zero where capacity is the better proxy; DP-SGD with L = 1, δ = 1e-5, one record replaced, one "
-        "observation, labels known; total variation chosen for every point on 4 train images",
+        "observation, labels known, cnn_13700 untrained; total variation chosen for every point on 4 train images",
         table=table,
     )
 

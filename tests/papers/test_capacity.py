@@ -11,16 +11,14 @@ import torch
 import leakgauge as lg
 from leakgauge import bounds
 from leakgauge.mechanisms import clip, gaussian, vmf
-from leakgauge.papers.capacity import PARAMETERS, Point, figure_1, guessing, mechanism, network, rank_correlations
+from leakgauge.papers.capacity import PARAMETERS, Point, figure_1, guessing, mechanism, rank_correlations
 
 SAMPLE = "fashion_mnist_sample"
 
 
 def test_the_network_has_the_papers_size() -> None:
-    state = torch.get_rng_state()
-    model = network(lg.data.load(SAMPLE).domain)
+    model = lg.models.build("cnn_13700", lg.data.load(SAMPLE).domain)
     assert sum(p.numel() for p in model.parameters()) == PARAMETERS
-    assert torch.equal(torch.get_rng_state(), state)
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 173.0])
