@@ -120,6 +120,22 @@ def test_the_unit_is_a_record_and_a_batch_dilutes_it(batch: int) -> None:
     assert bounds.bound_of_task(dp_task(batch, "clip(norm=1.0) | gaussian(std=0.5)")).unit == "client"
 
 
+def test_what_jumps_after_it_undoes_the_dilution() -> None:
+    """A threshold may move by much where one record moves the mean by little; projections and masks do not."""
+    clip, noise = "clip(norm=1.0, per='example')", "gaussian(std=0.5)"
+
+    def of(text: str) -> bounds.Bound:
+        return bounds.bound_of(lg.parse(text), 100, batch=8, delta=1e-5, guess=0.01)
+
+    plain, whole = of(f"{clip} | {noise}"), of(f"clip(norm=1.0) | {noise}")
+    for smooth in ("identity()", "clip(norm=0.9)", "random_prune(p=0.5)"):
+        found = of(f"{clip} | {smooth} | {noise}")
+        assert (found.unit, found.epsilon.value) == ("record", plain.epsilon.value)
+    jumps = of(f"{clip} | prune(p=0.5) | {noise}")
+    assert (jumps.unit, jumps.epsilon.value) == ("client", whole.epsilon.value)
+    assert jumps.ceiling.value == whole.ceiling.value
+
+
 def test_it_stands_first() -> None:
     assert lg.parse(f"identity() | {CLIP}").per_example
     with pytest.raises(DomainError, match=r"part 2, clip\(norm=0.05, per='example'\), acts on every example"):

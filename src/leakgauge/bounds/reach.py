@@ -10,7 +10,7 @@ from leakgauge import guards
 from leakgauge.bounds.epsilon import Unit
 from leakgauge.defenses import Protection
 from leakgauge.defenses.protection import STAGES
-from leakgauge.mechanisms import Clip, RandomPrune, UpdatePart, VonMisesFisher, parts_of
+from leakgauge.mechanisms import Clip, Identity, RandomPrune, UpdatePart, VonMisesFisher, parts_of
 
 Sizes = int | Mapping[str, int]
 """p, the entries of an update; or the entries of each of its tensors."""
@@ -67,6 +67,10 @@ def reach_of(
             return (
                 f"{part!r} stands between the clipping and {parts[noise]!r}, and may lengthen the update; put it first"
             )
+        elif not isinstance(part, Clip | Identity):
+            # it may jump where a record moves its input a little (a threshold does), and carry from entry to entry: of
+            # what is known only the length is left, and the whole ball is one unit's
+            reach = replace(reach, one=reach.radius, layers=(), keep=1.0, unit="client")
     if math.isinf(reach.radius):
         return (
             f"nothing clips the update before {parts[noise]!r}: a record may move it farther than any noise hides; "
