@@ -55,27 +55,27 @@ class Sloped:
 
 
 @dataclass(frozen=True)
-class Gate:
-    """An entrywise map that lets u through or holds it back: its derivative in u is ``live(u, …)``, 0 or 1 (or a mask).
+class EntryMap:
+    """An entrywise map of u that knows its derivative, ``slope(u, …)``, so that what is asked of it keeps its own.
 
     ``others`` counts the tensors that it takes beside u.
     """
 
     value: Callable[..., Tensor]
-    live: Callable[..., Tensor]
+    slope: Callable[..., Tensor]
     others: int
 
     def __call__(self, u: Tensor, *others: Tensor) -> Tensor:
         return self.value(u, *others)
 
     def then(self, fn: Sloped) -> Sloped:
-        """``f(gate(u), …)``, which knows its slope too."""
+        """``f(map(u), …)``, which knows its slope too."""
 
         def both(u: Tensor, *others: Tensor) -> Slopes:
             own, rest = others[: self.others], others[self.others :]
-            live = self.live(u, *own)
-            total, slope, factor = fn.both(self.value(u, *own), *rest)
-            return total, slope.mul_(live), factor
+            inner = self.slope(u, *own)
+            total, outer, factor = fn.both(self.value(u, *own), *rest)
+            return total, outer.mul_(inner), factor
 
         return Sloped(lambda u, *o: fn.value(self.value(u, *o[: self.others]), *o[self.others :]), both)
 
@@ -104,14 +104,16 @@ squared_residual = Sloped(lambda u, o: (u - o).square(), _squared, _squared_gain
 absolute_residual = Sloped(lambda u, o: (u - o).abs(), _absolute, _absolute_gain)
 squared = Sloped(torch.square, lambda u: (torch.linalg.vector_norm(u, dim=-1).square().sum(), u, 2.0))
 product = Sloped(torch.mul, lambda u, o: (torch.linalg.vecdot(u, o.expand_as(u)).sum(), o.clone(), 1.0))
-masked = Gate(torch.mul, lambda u, m: m, others=1)
+masked = EntryMap(torch.mul, lambda u, m: m, others=1)
 """``m u``, with a mask m of zeros and ones."""
-excess = Gate(
+excess = EntryMap(
     lambda u, t, kept: torch.where(kept, u, u - torch.clamp(u, -t, t)),
     lambda u, t, kept: torch.logical_or(u.abs() > t, kept),
     others=2,
 )
 """u where it is ``kept``, else what of it exceeds ``[−t, t]``."""
+soft_sign = EntryMap(lambda u: u * torch.rsqrt(1 + u * u), lambda u: torch.rsqrt(1 + u * u) ** 3, others=0)
+"""``u / √(1 + u²)``."""
 
 
 def square(tree: Tree) -> Tensor:
@@ -185,6 +187,8 @@ class Sharing:
 class Leaf(Protocol):
     """One tensor of the updates of N candidates. Everything returned is ``[N]``; ``received`` is ``‖o‖²``, ``[N]``."""
 
+    @property
+    def size(self) -> int: ...
     def square(self) -> Tensor: ...
     def dot(self, observed: Tensor, sharing: Sharing) -> Tensor: ...
     def distance(self, observed: Tensor, sharing: Sharing, received: Tensor) -> Tensor: ...
@@ -200,6 +204,10 @@ class Dense:
     """A materialised leaf: ``value`` is ``[N, …]``."""
 
     value: Tensor
+
+    @property
+    def size(self) -> int:
+        return self.value[0].numel()
 
     def square(self) -> Tensor:
         return _rows(self.value).square().sum(1)
@@ -247,6 +255,10 @@ class Mapped:
     others: tuple[Tensor, ...]
     sharing: Sharing
 
+    @property
+    def size(self) -> int:
+        return self.base.size
+
     def square(self) -> Tensor:
         return self.entries(squared, (), self.sharing)
 
@@ -258,7 +270,7 @@ class Mapped:
 
     def entries(self, fn: Entrywise, others: Sequence[Tensor], sharing: Sharing) -> Tensor:
         own = len(self.others)
-        if isinstance(fn, Sloped) and isinstance(self.fn, Gate):
+        if isinstance(fn, Sloped) and isinstance(self.fn, EntryMap):
             composed: Entrywise = self.fn.then(fn)
         else:
             composed = lambda u, *rest: fn(self.fn(u, *rest[:own]), *rest[own:])  # noqa: E731
@@ -307,6 +319,10 @@ class Batch:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.leaves)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(leaf.size for leaf in self.leaves.values())
 
     def _stack(self, ask: Callable[[str, Leaf], Tensor]) -> Tensor:
         return torch.stack([ask(name, leaf) for name, leaf in self.leaves.items()], dim=1)

@@ -128,6 +128,10 @@ class Updates(Protocol):
     @property
     def names(self) -> tuple[str, ...]: ...
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The entries of each tensor."""
+
     def square(self) -> Tensor:
         """``‖u‖²``."""
 

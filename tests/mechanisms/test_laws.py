@@ -29,7 +29,7 @@ ENTRIES = {True: 4_000, False: 20_000}
 
 def test_every_noise_has_a_density_and_nothing_else_alone_has_one() -> None:
     alone = {text for text in SINGLE if has_density(parse(text))}
-    assert alone == {"gaussian(std=0.3)", "laplace(scale=0.2)", "vmf(kappa=3.0)"}
+    assert alone == {"gaussian(std=0.3)", "laplace(scale=0.2)", "vmf(kappa=3.0)", "quantise()", "quantise(levels=4)"}
     assert all(has_density(parse(text)) for text in CHAINS)
 
 
@@ -72,10 +72,14 @@ def test_neutral_is_identity(name: str) -> None:
     made = REGISTRY["mechanism"][name]
     assert isinstance(made, type)
     assert issubclass(made, UpdatePart)
-    assert neutral_is_identity(made) == (name != "vmf")  # the norm never leaves a sphere
+    # the norm never leaves a sphere, and neither do magnitudes a rounding
+    assert neutral_is_identity(made) == (name not in ("vmf", "sign", "quantise"))
 
 
-@pytest.mark.parametrize("text", [text for text in SINGLE if not has_density(parse(text))])
+@pytest.mark.parametrize(
+    "text",
+    [text for text in SINGLE if not has_density(parse(text)) and parse(text).neutral() is not None],
+)
 def test_a_neutral_part_before_or_after_the_noise_changes_no_density(text: str) -> None:
     neutral, noise = parse(text).neutral(), parse("gaussian(std=0.3)")
     for part in (Chain((neutral, noise)), Chain((noise, neutral))):

@@ -33,6 +33,10 @@ class Factored:
     d: Tensor
     shape: torch.Size
 
+    @property
+    def size(self) -> int:
+        return self.shape.numel()
+
     def square(self) -> Tensor:
         """``‖G‖² = Σ_{r,s} ⟨a_r, a_s⟩ ⟨d_r, d_s⟩``."""
         if self.a.shape[1] == 1:

@@ -16,10 +16,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from leakgauge import guards
 from leakgauge.defenses import LearningRatePerturbation, Protection
 from leakgauge.errors import ModelError, NoDensityError, nearest
 from leakgauge.expr import Part, register
-from leakgauge.mechanisms import Gaussian, Identity, UpdatePart
+from leakgauge.mechanisms import Chain, Gaussian, Identity, Quantise, UpdatePart, parts_of
 from leakgauge.tree import absolute_residual
 from leakgauge.types import Side, Tree, Updates
 
@@ -234,4 +235,31 @@ class Through(Likelihood):
         return self.likelihood(moved, observed, side, protection)
 
 
+@register("likelihood", "forgiving")
+@dataclass(frozen=True, repr=False)
+class Forgiving(Likelihood):
+    """The density of a rounding, per entry, if a ``share`` of the entries may be anywhere.
+
+    Of ``quantise()``, after any maps: exact, a candidate would be impossible as long as one entry is further than a
+    step from what was seen, and nothing would say where to go.
+    """
+
+    share: float = 0.05
+
+    def __post_init__(self) -> None:
+        guards.inside(self.share, "share", "forgiving", 0.0, 1.0)
+
+    def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
+        *maps, last = parts_of(protection.update)
+        prefix = f"{len(maps)}." if maps else ""
+        own = {key.removeprefix(prefix): value for key, value in side.items() if key.startswith(prefix)}
+        before = Chain(tuple(maps)).apply(update, side)
+        if before is None or not isinstance(last, Quantise):
+            raise NoDensityError(
+                f"{protection.update!r} does not end in a rounding after maps", remedy="use density() or through()"
+            )
+        return last.log_forgiving(observed, before, own, self.share)
+
+
+forgiving = Forgiving
 l2, l1, cosine, scaled_l2, density, through, marginal = L2, L1, Cosine, ScaledL2, Density, Through, Marginal

@@ -14,7 +14,17 @@ from typing import Any
 
 import torch
 
-from leakgauge.adversary import Adversary, Reconstruction, adam, cosine, cosine_decay, density, through
+from leakgauge.adversary import (
+    Adversary,
+    Likelihood,
+    Reconstruction,
+    adam,
+    cosine,
+    cosine_decay,
+    density,
+    forgiving,
+    through,
+)
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.run import MEMORY
 from leakgauge.attacks.ats import undo_transformation
@@ -23,7 +33,7 @@ from leakgauge.attacks.precode import behind_bottleneck
 from leakgauge.defenses import AutomaticTransformation, InstaHide, MixUp, Protection
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import Part, register
-from leakgauge.mechanisms import Clip, Identity, RandomPrune, UpdatePart, parts_of
+from leakgauge.mechanisms import Clip, Identity, Quantise, RandomPrune, Sign, UpdatePart, parts_of
 from leakgauge.mechanisms.chain import is_noise
 from leakgauge.mechanisms.prune import Thresholded
 from leakgauge.observation import Observation
@@ -41,6 +51,8 @@ class Adaptive(Part):
     - Pruning, top-k, other maps: cosine after the map; of a pruned zero only what exceeds the smallest survivor
       counts, and of a layer under Soteria the columns that are not zero. Where less than 3 % survive, the prior weighs
       in inverse proportion more.
+    - Signs: cosine of what was sent and the candidate's soft signs. Stochastic quantisation: its probabilities, if a
+      few entries may be anywhere. Both say little, and the prior weighs ten times as much.
     - With noise: the density of the protection; hidden masks are summed out, granted ones used. Where there is no
       density (two noises, clipping after noise, a hidden threshold), cosine, with a warning that says why.
     - Under a hidden scale (LRP): cosine, which is blind to it; with Gaussian noise the scale is integrated out.
@@ -66,9 +78,11 @@ class Adaptive(Part):
         """The adversary of one protection."""
         parts = parts_of(protection.update)
         noisy = any(is_noise(part) for part in parts)
-        smooth = self.tv_density * tv(reduce="sum") if noisy else self._weight(parts) * tv()
+        rounded = isinstance(parts[-1], Quantise) and not any(is_noise(part) for part in parts[:-1])
+        nats = noisy and not rounded
+        smooth = self.tv_density * tv(reduce="sum") if nats else self._weight(parts) * tv()
         return Adversary(
-            likelihood=density() if noisy else cosine() if all(map(_only_scales, parts)) else through(cosine()),
+            likelihood=forgiving() if rounded else _likelihood(parts, noisy=noisy),
             prior=smooth if images else uniform(),
             solver=adam(lr=0.1, steps=self.steps, sign="soft", schedule=cosine_decay(floor=0.01)),
             rule="rows" if any(isinstance(part, RandomPrune) for part in parts) else "auto",
@@ -77,9 +91,10 @@ class Adaptive(Part):
         )
 
     def _weight(self, parts: Sequence[UpdatePart]) -> float:
-        """Fewer survivors say less: chosen on train records of MNIST for shares of 0.5 to 0.001."""
+        """Fewer survivors say less, and so do bits: chosen on train records of MNIST, for shares of 0.5 to 0.001."""
         share = min((part.share for part in parts if isinstance(part, Thresholded)), default=1.0)
-        return self.tv_weight * max(1.0, 0.03 / share)
+        coarse = any(isinstance(part, Sign | Quantise) for part in parts)
+        return self.tv_weight * max(10.0 if coarse else 1.0, 0.03 / share)
 
     def __call__(
         self,
@@ -119,6 +134,10 @@ class Adaptive(Part):
             warnings.warn(f"adaptive() falls back to a cosine: {reason}", stacklevel=3)
             plain = self.against(Protection(), images=images)
             return replace(plain, rule=adversary.rule)(task, observations, **given)
+
+
+def _likelihood(parts: Sequence[UpdatePart], *, noisy: bool) -> Likelihood:
+    return density() if noisy else cosine() if all(map(_only_scales, parts)) else through(cosine())
 
 
 def _only_scales(part: UpdatePart) -> bool:

@@ -5,6 +5,8 @@ from leakgauge.mechanisms.chain import Chain
 from leakgauge.mechanisms.maps import Clip, Identity
 from leakgauge.mechanisms.noise import Gaussian, Laplace
 from leakgauge.mechanisms.prune import MagnitudePrune, RandomPrune, smallest_survivor
+from leakgauge.mechanisms.quantise import Quantise
+from leakgauge.mechanisms.sign import Sign
 from leakgauge.mechanisms.soteria import Soteria
 from leakgauge.mechanisms.topk import TopK
 from leakgauge.mechanisms.vmf import VonMisesFisher
@@ -13,7 +15,7 @@ identity, clip = Identity, Clip
 gaussian, laplace = Gaussian, Laplace
 random_prune, prune = RandomPrune, MagnitudePrune
 vmf = VonMisesFisher
-soteria, topk = Soteria, TopK
+soteria, topk, sign, quantise = Soteria, TopK, Sign, Quantise
 
 __all__ = [
     "Chain",
@@ -23,7 +25,9 @@ __all__ = [
     "Identity",
     "Laplace",
     "MagnitudePrune",
+    "Quantise",
     "RandomPrune",
+    "Sign",
     "Soteria",
     "TopK",
     "UpdatePart",
@@ -34,7 +38,9 @@ __all__ = [
     "laplace",
     "parts_of",
     "prune",
+    "quantise",
     "random_prune",
+    "sign",
     "smallest_survivor",
     "soteria",
     "topk",

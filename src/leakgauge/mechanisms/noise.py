@@ -123,9 +123,16 @@ def _reflected(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _log_difference(log_cdf: Callable[[Tensor], Tensor], interval: tuple[Tensor, Tensor]) -> Tensor:
-    low, high = (log_cdf(end) for end in interval)
+    # an infinite end has a probability, but no slope that can be computed
+    low, high = (
+        torch.where(end.isinf(), _at_infinity(end), log_cdf(end.nan_to_num(0.0, 0.0, 0.0))) for end in interval
+    )
     gap = (low - high).clamp(max=-1e-12)
     return high + torch.log(-torch.expm1(gap))
+
+
+def _at_infinity(end: Tensor) -> Tensor:
+    return torch.where(end > 0, 0.0, -math.inf).to(end)
 
 
 def _check_scale(part: str, name: str, value: float) -> None:

@@ -1,6 +1,6 @@
 """Cells that cut the line (or the plane) where a sample lies, and the mass that a density puts into each.
 
-A cell is an interval between quantiles of a pilot sample, or the atom at exactly zero where the pilot has one. Masses
+A cell is an interval between quantiles of a pilot sample, or an atom: a value that the pilot has more than once. Masses
 are Gauss-Legendre sums over panels inside the cells, out to infinity on both sides, so that all cells together hold
 everything the density has.
 """
@@ -20,26 +20,28 @@ from torch import Tensor
 class Axis:
     """One axis: nodes and weights of the quadrature, the cell of each node, and the inner edges of the cells.
 
-    The last cell is the atom at zero (weight 1: its "density" is a probability) if ``atom`` says there is one.
+    The last cells are the ``atoms`` (weight 1: the "density" there is a probability).
     """
 
     nodes: Tensor
     weights: Tensor
     cells: Tensor
     edges: Tensor
-    atom: bool
+    atoms: Tensor
 
     @property
     def size(self) -> int:
-        return len(self.edges) + 1 + self.atom
+        return len(self.edges) + 1 + len(self.atoms)
 
     @classmethod
     def of(cls, pilot: Tensor, breaks: Sequence[float], *, cells: int, panels: int) -> Axis:
         """The axis of a pilot sample ``[n]``; ``breaks`` are places where the density may have a kink or a jump."""
-        atom = bool((pilot == 0).any())
-        rest = pilot[pilot != 0]
+        values, times = pilot.unique(return_counts=True)
+        atoms = values[(times > 1) | (values == 0)]
+        atoms = torch.cat([atoms, -atoms]).unique()  # one that the pilot missed, if there is its mirror image
+        rest = pilot[~torch.isin(pilot, atoms)]
         if len(rest) < 2:
-            rest = torch.tensor([-1.0, 1.0], dtype=torch.float64)  # everything is in the atom; say so with any cells
+            rest = torch.tensor([-1.1, 1.3], dtype=torch.float64)  # everything is in atoms; say so with any cells
         levels = torch.linspace(0, 1, cells + 1, dtype=torch.float64)
         cuts = rest.quantile(levels)
         edges = cuts[1:-1].unique()
@@ -48,17 +50,18 @@ class Axis:
         pieces = [_panel(low, high, panels) for low, high in pairwise(ends)]
         pieces += [_tail(ends[0], -spread), _tail(ends[-1], spread)]
         nodes, weights = (torch.cat([piece[i] for piece in pieces]) for i in (0, 1))
-        nodes = torch.where(nodes == 0, torch.finfo(nodes.dtype).tiny, nodes)  # zero itself belongs to the atom
+        nodes = torch.where(nodes == 0, torch.finfo(nodes.dtype).tiny, nodes)  # zero itself belongs to an atom
         where = torch.searchsorted(edges, nodes, right=True)
-        if atom:
-            nodes, weights = torch.cat([nodes, nodes.new_zeros(1)]), torch.cat([weights, weights.new_ones(1)])
-            where = torch.cat([where, torch.tensor([len(edges) + 1])])
-        return cls(nodes, weights, where, edges, atom)
+        nodes, weights = torch.cat([nodes, atoms]), torch.cat([weights, torch.ones_like(atoms)])
+        where = torch.cat([where, len(edges) + 1 + torch.arange(len(atoms))])
+        return cls(nodes, weights, where, edges, atoms)
 
     def place(self, values: Tensor) -> Tensor:
         """The cell of each value."""
         found = torch.searchsorted(self.edges, values.contiguous(), right=True)
-        return torch.where(values == 0, len(self.edges) + 1, found) if self.atom else found
+        for i, atom in enumerate(self.atoms):
+            found = torch.where(values == atom, len(self.edges) + 1 + i, found)
+        return found
 
 
 @dataclass(frozen=True)

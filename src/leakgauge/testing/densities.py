@@ -219,8 +219,7 @@ def _masses_match(part: UpdatePart, level: float, entries: int, tolerance: float
     for i, j in edges:
         low, high = axis.edges[i : i + 1], axis.edges[j : j + 1]
         wanted = float(inner[i + 1 : j + 1].sum())
-        if axis.atom and float(low) < 0 < float(high):
-            wanted += float(masses[-1])
+        wanted += float(masses[len(axis.edges) + 1 :][(low < axis.atoms) & (axis.atoms < high)].sum())
         found = float(density.log_mass(u, low, high, *others).exp())
         worst = max(worst, abs(found - wanted))
         assert abs(found - wanted) <= tolerance, (
