@@ -230,8 +230,8 @@ def update_stage_laws(context: Context) -> Measurement:
         },
         passed=True,
         detail=f"{len(fits)} parts and chains with a density pass sampler, sums and slopes; "
-        f"{', '.join(sorted(neutral))} have a neutral setting that is the identity; {touched} releases and attacks left the user's model, buffers, "
-        "gradients, flags and hooks alone",
+        f"{', '.join(sorted(neutral))} have a neutral setting that is the identity; {touched} releases and attacks "
+        "left the user's model, buffers, gradients, flags and hooks alone",
     )
 
 

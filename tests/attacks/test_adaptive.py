@@ -17,6 +17,11 @@ from leakgauge.testing import small_records, small_task
         ("clip(norm=1.0)", "cosine()", "0.001*tv()", "auto"),
         ("clip(norm=1.0, per='layer')", "through(likelihood=cosine())", "0.001*tv()", "auto"),
         ("prune(p=0.9)", "through(likelihood=cosine())", "0.001*tv()", "auto"),
+        ("topk(keep=0.01)", "through(likelihood=cosine())", "0.003*tv()", "auto"),
+        ("soteria(layer='last')", "through(likelihood=cosine())", "0.001*tv()", "auto"),
+        ("sign()", "through(likelihood=cosine())", "0.01*tv()", "auto"),
+        ("clip(norm=1.0) | quantise()", "forgiving()", "0.01*tv()", "auto"),
+        ("gaussian(std=0.1) | sign()", "density()", "3.0*tv(reduce='sum')", "auto"),
         ("random_prune(p=0.5)", "through(likelihood=cosine())", "0.001*tv()", "rows"),
         ("clip(norm=1.0) | gaussian(std=0.1)", "density()", "3.0*tv(reduce='sum')", "auto"),
         ("random_prune(p=0.5) | laplace(scale=0.1)", "density()", "3.0*tv(reduce='sum')", "rows"),
@@ -70,3 +75,16 @@ def test_modelling_the_protection_pays() -> None:
     )
     # 21 and 24 dB apart when this was written; 10 still tells a working likelihood from a broken one
     assert bool((adaptive - generic > 10).all())
+
+
+@pytest.mark.parametrize(("how", "gain"), [("topk(keep=0.02)", 3.0), ("sign()", 2.0), ("quantise()", 0.5)])
+def test_modelling_what_saves_bandwidth_pays(how: str, gain: float) -> None:
+    data = lg.data.load("fashion_mnist_sample")
+    records = data.sample(2, seed=4, split="train")
+    task = lg.Task(lg.models.build("bayes_cnn", data.domain), data.domain).protect(how)
+    seen = lg.observe(task, records)
+    generic, adaptive = (
+        lg.metrics.psnr(attack(task, seen).inputs[:, 0], records.inputs)
+        for attack in (lg.attacks.inverting_gradients(steps=100), lg.attacks.adaptive(steps=100))
+    )
+    assert float((adaptive - generic).mean()) > gain
