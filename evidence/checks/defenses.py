@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import leakgauge as lg
 from evidence import Context, Measurement, check
@@ -20,9 +22,11 @@ from leakgauge.attacks.mixing import decode_instahide, decode_mixup, fitted_coef
 from leakgauge.attacks.precode import before_bottleneck, latent_noise
 from leakgauge.defenses import AutomaticTransformation, MixUp
 from leakgauge.defenses.mixing import Law
+from leakgauge.expr import names
 from leakgauge.metrics import mean_interval, psnr, ssim
 from leakgauge.observation import encoded
 from leakgauge.papers.gradattack import TABLE_3, Costs
+from leakgauge.testing import EXAMPLES, small_records, task_is_untouched
 from leakgauge.training import accuracy, search, train
 from leakgauge.training.ats_search import accuracy_score, privacy_score
 
@@ -417,3 +421,46 @@ def ats_search(context: Context) -> Measurement:
 def _with_inputs(records: lg.Records, inputs: Tensor) -> lg.Records:
     """The same labels with other inputs: what the input stage made of the records, for metrics alone."""
     return lg.Records(inputs, records.labels, records.domain)
+
+
+def _observed(task: lg.Task, how: str, records: lg.Records) -> object:
+    return lg.observe(task.protect(how), records)
+
+
+@check("defense_laws", rows="update-stage-laws", cost="fast")
+def defense_laws() -> Measurement:
+    """Every defense of the catalogue: the user's model stays as it was; neutral settings change no bit of an update."""
+    fashion = lg.data.load("fashion_mnist_sample")
+    few = small_records(8)
+    # the layers that the catalogue's examples name
+    network = nn.Sequential(
+        OrderedDict(flat=nn.Flatten(), first=nn.Linear(36, 20), act=nn.ReLU(), last=nn.Linear(20, 4))
+    )
+    tasks = {
+        "mechanism": (lg.Task(network, few.domain), few),
+        "defense": (
+            lg.Task(lg.models.build("mlp(width=20, depth=2)", fashion.domain), fashion.domain),
+            fashion.sample(8, seed=0),
+        ),
+    }
+    touched, changed, parts, neutral = [], [], 0, 0
+    for kind, (task, records) in tasks.items():
+        for text in [text for texts in EXAMPLES[kind].values() for text in texts]:
+            parts += 1
+            try:
+                task_is_untouched(task, partial(_observed, task, text, records))
+            except AssertionError as fault:
+                touched.append(f"{text}: {fault}")
+        for name, made in names(kind).items():
+            same = made.neutral() if isinstance(made, type) else None
+            if same is not None:
+                neutral += 1
+                pairs = zip(lg.observe(task, records), lg.observe(task.protect(same), records), strict=True)
+                updates = [(a.rounds[0].observed, b.rounds[0].observed) for a, b in pairs]
+                if not all(torch.equal(a[n], b[n]) for a, b in updates for n in a):
+                    changed.append(name)
+    return Measurement(
+        value={"settings": parts, "neutral settings": neutral, "touched": len(touched), "changed": len(changed)},
+        passed=not touched and not changed,
+        detail=f"model, buffers, gradients, train flags, hooks. Densities: row sampler-density. {touched} {changed}",
+    )

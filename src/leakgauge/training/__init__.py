@@ -3,5 +3,6 @@
 from leakgauge.training.accuracy import accuracy
 from leakgauge.training.ats_search import Score, search
 from leakgauge.training.train import Checkpoint, train
+from leakgauge.training.utility import Utility, utility
 
-__all__ = ["Checkpoint", "Score", "accuracy", "search", "train"]
+__all__ = ["Checkpoint", "Score", "Utility", "accuracy", "search", "train", "utility"]
