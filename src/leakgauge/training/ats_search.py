@@ -82,7 +82,9 @@ def accuracy_score(task: Task, records: Records, policy: str, *, group: int = 50
     scores = []
     for start in range(0, len(made) - group + 1, group):
         slopes = vmap(jacrev(total))(made[start : start + group]).flatten(1).double()
-        values = torch.linalg.eigvalsh(torch.corrcoef(slopes)).clamp(min=0) + TINY
+        # a Jacobian without variation tells an image apart from no other: as if fully correlated
+        related = torch.corrcoef(slopes).nan_to_num(nan=1.0)
+        values = torch.linalg.eigvalsh(related).clamp(min=0) + TINY
         scores.append(float(-(values.log() + 1 / values).sum() / group))
     return sum(scores) / len(scores)
 
