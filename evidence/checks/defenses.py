@@ -388,7 +388,7 @@ def ats_early(context: Context) -> Measurement:
         value=values,
         interval=bounds,
         passed=min(early) >= 20,
-        detail="mean PSNR in dB against the transformed record; raw in the table. The bar is read on ConvBig at step 10, "
+        detail="mean PSNR in dB against the transformed record; raw in the table. The bar: ConvBig at step 10, "
         "rate 0.1; networks that learn or diverge faster at this rate leak less, and stand beside it. 200 iterations, "
         "labels and policy known, choice and signs hidden. Rate 1e-4 is the slip of the released code, 0.1 was meant",
         table=rows,
