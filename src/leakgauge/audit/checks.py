@@ -32,7 +32,7 @@ PATH = re.compile(r"(?<![\w'\"])[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """A part of the user's own, ``package.module:name``, inside an expression."""
 
 KINDS = {
-    "defenses": (("mechanism",), "a defense", "leakgauge list mechanism"),
+    "defenses": (("mechanism", "defense"), "a defense", "leakgauge list"),
     "adversaries": (("attack", "adversary"), "an attack", "leakgauge list attack"),
     "task.model": (("model",), "a model", "leakgauge list model"),
     "task.loss": (("loss",), "a loss", "leakgauge list loss"),

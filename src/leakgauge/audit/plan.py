@@ -17,6 +17,7 @@ from leakgauge import parse
 from leakgauge.audit.prepare import Prepared, digest
 from leakgauge.audit.spec import Spec
 from leakgauge.audit.store import canonical
+from leakgauge.defenses import protection
 from leakgauge.expr import Part
 
 CHUNK = 10
@@ -62,8 +63,18 @@ def plan(spec: Spec, prepared: Prepared, *, ablate: bool = False) -> Plan:
 
 
 def trainings(spec: Spec) -> dict[str, str]:
-    """Defense → the defense its model was trained with."""
-    return {text: text if spec.checkpoints.defended else IDENTITY for text in (*spec.defenses.values(), IDENTITY)}
+    """Defense → the defense its model was trained with: none, its own if asked for, or if it changes the model."""
+    every = (*spec.defenses.values(), IDENTITY)
+    return {text: text if spec.checkpoints.defended or _own_model(text) else IDENTITY for text in every}
+
+
+def controls(spec: Spec) -> dict[str, str]:
+    """Defense → the defense that the model of its positive control was trained with: the same, where it fits."""
+    return {text: IDENTITY if _own_model(text) else trained for text, trained in trainings(spec).items()}
+
+
+def _own_model(text: str) -> bool:
+    return bool(protection(text).model)
 
 
 def threats(spec: Spec) -> dict[str, dict[str, Any]]:
@@ -98,8 +109,7 @@ class _Planning:
         for step in dict.fromkeys(self.spec.checkpoints.train_steps):
             for text in dict.fromkeys((*self.spec.defenses.values(), IDENTITY)):
                 self._defense(step, text, trainings(self.spec)[text])
-                if self.spec.checkpoints.defended and text != IDENTITY:
-                    self._defense(step, IDENTITY, text)  # the control of a model that was trained with the defense
+                self._defense(step, IDENTITY, controls(self.spec)[text])
         order = {"train": 0, "tune": 1, "attack": 2}
         return Plan(tuple(sorted(self.cells.values(), key=lambda cell: order[cell.kind])))
 

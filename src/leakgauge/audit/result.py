@@ -40,7 +40,7 @@ from leakgauge.audit.ceiling import ceilings
 from leakgauge.audit.cells import SMALLEST_SSIM, scores
 from leakgauge.audit.doctor import Diagnosis
 from leakgauge.audit.ledger import ledger, replayed
-from leakgauge.audit.plan import ARMS, IDENTITY, Cell, shown, threats, trainings
+from leakgauge.audit.plan import ARMS, IDENTITY, Cell, controls, shown, threats, trainings
 from leakgauge.audit.preflight import preflight
 from leakgauge.audit.prepare import Prepared
 from leakgauge.audit.run import Outcome, environment
@@ -144,10 +144,10 @@ class _Found:
 
     def verdicts(self, steps: list[int]) -> dict[Key, Verdict]:
         """One verdict per checkpoint and defense; p-values are corrected for the number of them all."""
-        trained = trainings(self.spec)
+        trained, control = trainings(self.spec), controls(self.spec)
         keys = {(step, name): text for step in steps for name, text in self.spec.defenses.items()}
         arms = {key: self.arms(key[0], text, trained[text]) for key, text in keys.items()}
-        controls = {key: self.arms(key[0], IDENTITY, trained[text]) for key, text in keys.items()}
+        controls = {key: self.arms(key[0], IDENTITY, control[text]) for key, text in keys.items()}
         ready = {k: a for k, a in arms.items() if a is not None and controls[k] is not None}
         said = verdicts(
             {str(k): a for k, a in ready.items()},
