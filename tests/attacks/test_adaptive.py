@@ -34,7 +34,7 @@ def test_the_adversary_follows_from_the_protection(how: str, likelihood: str, pr
     assert lg.parse(repr(adversary)) == adversary
 
 
-@pytest.mark.parametrize("how", ["gaussian(std=0.01) | clip(norm=1.0)", "prune(p=0.5) | gaussian(std=0.01)"])
+@pytest.mark.parametrize("how", ["gaussian(std=0.01) | clip(norm=1.0)", "gaussian(std=0.01) | laplace(scale=0.01)"])
 def test_without_a_density_it_says_why_and_matches_cosines(how: str) -> None:
     task = small_task().protect(how)
     seen = lg.observe(task, small_records(1))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -26,14 +26,15 @@ from leakgauge.adversary import (
     through,
 )
 from leakgauge.adversary.paths import PathName
-from leakgauge.adversary.run import MEMORY
+from leakgauge.adversary.run import MEMORY, joined
 from leakgauge.attacks.ats import undo_transformation
+from leakgauge.attacks.believed import believed, with_received_norm
 from leakgauge.attacks.mixing import undo_mixing
 from leakgauge.attacks.precode import behind_bottleneck
 from leakgauge.defenses import AutomaticTransformation, InstaHide, MixUp, Protection
-from leakgauge.errors import NoDensityError
+from leakgauge.errors import DomainError, NoDensityError
 from leakgauge.expr import Part, register
-from leakgauge.mechanisms import Clip, Identity, Quantise, RandomPrune, Sign, UpdatePart, parts_of
+from leakgauge.mechanisms import Clip, Identity, Quantise, RandomPrune, Sign, Soteria, UpdatePart, parts_of
 from leakgauge.mechanisms.chain import is_noise
 from leakgauge.mechanisms.prune import Thresholded
 from leakgauge.observation import Observation
@@ -53,8 +54,10 @@ class Adaptive(Part):
       in inverse proportion more.
     - Signs: cosine of what was sent and the candidate's soft signs. Stochastic quantisation: its probabilities, if a
       few entries may be anywhere. Both say little, and the prior weighs ten times as much.
-    - With noise: the density of the protection; hidden masks are summed out, granted ones used. Where there is no
-      density (two noises, clipping after noise, a hidden threshold), cosine, with a warning that says why.
+    - With noise: the density of the protection; hidden masks are summed out, granted ones used. Where there is none,
+      that of what it is near to (:func:`~leakgauge.attacks.believed.believed`: a hidden threshold drops at random,
+      clipping after a hidden mask comes before it), else cosine; a warning says why.
+    - ``bound="received"``: of ``clip | noise`` the bound is not known, but read off the norm that was received.
     - Under a hidden scale (LRP): cosine, which is blind to it; with Gaussian noise the scale is integrated out.
     - PRECODE: a first linear layer is inverted; else the latent noise is recovered, where one example with biases and
       no noise allow it, else only what lies before the bottleneck is matched.
@@ -73,6 +76,11 @@ class Adaptive(Part):
     restarts: int = 1
     tv_weight: float = 1e-3
     tv_density: float = 3.0
+    bound: Literal["granted", "received"] = "granted"
+
+    def __post_init__(self) -> None:
+        if self.bound not in ("granted", "received"):
+            raise DomainError(f'bound must be "granted" or "received", got {self.bound!r}', where="adaptive")
 
     def against(self, protection: Protection, *, images: bool = True) -> Adversary:
         """The adversary of one protection."""
@@ -129,11 +137,53 @@ class Adaptive(Part):
             bare = all(map(_only_scales, parts_of(task.protection.update)))
             return behind_bottleneck(adversary, task, observations, bare, given)
         try:
+            if self.bound == "received":
+                return self._bound_received(adversary, task, observations, given)
             return adversary(task, observations, **given)
         except NoDensityError as reason:
-            warnings.warn(f"adaptive() falls back to a cosine: {reason}", stacklevel=3)
-            plain = self.against(Protection(), images=images)
-            return replace(plain, rule=adversary.rule)(task, observations, **given)
+            return self._without_density(adversary, task, observations, given, reason, images=images)
+
+    def _bound_received(
+        self, adversary: Adversary, task: Task, observations: Sequence[Observation], given: Mapping[str, Any]
+    ) -> Reconstruction:
+        """Each observation under the clipping bound that its own norm suggests."""
+        made = []
+        for seen in observations:
+            assumed = with_received_norm(task.protection.update, seen.rounds[0].observed)
+            own = (
+                replace(adversary, likelihood=density(assumed=assumed))
+                if assumed != task.protection.update
+                else adversary
+            )
+            made.append(own(task, [seen], **given))
+        return joined(made, range(len(made)))
+
+    def _without_density(
+        self,
+        adversary: Adversary,
+        task: Task,
+        observations: Sequence[Observation],
+        given: Mapping[str, Any],
+        reason: NoDensityError,
+        *,
+        images: bool,
+    ) -> Reconstruction:
+        """What is nearest to the protection and has a density; else a cosine of what is not covered up."""
+        assumed = believed(task.protection.update)
+        if assumed != task.protection.update:
+            try:
+                found = replace(adversary, likelihood=density(assumed=assumed))(task, observations, **given)
+            except NoDensityError:
+                pass
+            else:
+                warnings.warn(f"adaptive() assumes {assumed!r}: {reason}", stacklevel=4)
+                return found
+        warnings.warn(f"adaptive() falls back to a cosine: {reason}", stacklevel=4)
+        drop = tuple(
+            part.weight for part in parts_of(task.protection.update) if isinstance(part, Soteria) and part.p > 0
+        )
+        plain = replace(self.against(Protection(), images=images), likelihood=cosine(drop=drop), rule=adversary.rule)
+        return plain(task, observations, **given)
 
 
 def _likelihood(parts: Sequence[UpdatePart], *, noisy: bool) -> Likelihood:

@@ -67,7 +67,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "ball": {"ball": ("ball()", "ball(points=4, delta=0.5)")},
     "adversary": {"adversary": ("adversary()", "adversary(likelihood=l1(), labels='joint', restarts=2)")},
     "attack": {
-        "adaptive": ("adaptive()", "adaptive(steps=10)"),
+        "adaptive": ("adaptive()", "adaptive(steps=10, bound='received')"),
         "analytic": ("analytic()", "analytic(how='row')"),
         "bayes": ("bayes()", "bayes(prior=uniform(), ball=ball(points=2, delta=0.1))"),
         "dlg": ("dlg()",),

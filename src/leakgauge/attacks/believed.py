@@ -1,0 +1,61 @@
+"""What an adversary may believe of a protection whose own density it cannot have.
+
+A belief is a chain that has a density and is near the true one; :class:`~leakgauge.adversary.Density` takes it as
+``assumed``. Places in the chain stay the same, so that what is granted keeps its names.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from leakgauge.mechanisms import Chain, Clip, Gaussian, Identity, Laplace, RandomPrune, UpdatePart, parts_of
+from leakgauge.mechanisms.chain import is_noise
+from leakgauge.mechanisms.prune import Thresholded
+from leakgauge.tree import square
+from leakgauge.types import Tree
+
+
+def believed(update: UpdatePart) -> UpdatePart:
+    """A chain with a density in the place of one without; the same chain where nothing is known to help.
+
+    - A threshold hidden by later noise: entries are dropped at random, as many as the pruning drops.
+    - Clipping after a hidden random mask: before it, at ``C / √(1 − p)``, since ``‖m ⊙ u‖² ≈ (1 − p) ‖u‖²``.
+    - Gaussian noise twice in a row: once, at ``√(σ₁² + σ₂²)``.
+    """
+    parts = list(parts_of(update))
+    noise = next((i for i, part in enumerate(parts) if is_noise(part)), len(parts))
+    for i, part in enumerate(parts[:noise]):
+        if isinstance(part, Thresholded) and part != part.neutral():
+            parts[i] = RandomPrune(p=1 - part.share)
+    for last in range(noise - 1, 0, -1):
+        for i in range(last):
+            mask, clip = parts[i : i + 2]
+            if isinstance(mask, RandomPrune) and isinstance(clip, Clip) and clip.per == "update":
+                parts[i : i + 2] = [replace(clip, norm=clip.norm / math.sqrt(1 - mask.p)), mask]
+    for i in range(noise, len(parts) - 1):
+        first, second = parts[i : i + 2]
+        if isinstance(first, Gaussian) and isinstance(second, Gaussian):
+            parts[i : i + 2] = [Identity(), Gaussian(std=math.hypot(first.std, second.std))]
+    return Chain(tuple(parts)) if len(parts) > 1 else parts[0]
+
+
+def received_norm(observed: Tree, noise: UpdatePart) -> float:
+    """The norm of an update before noise: ``√(‖o‖² − E‖noise‖²)``, at least one deviation of that difference.
+
+    After clipping it is the bound, or the norm of an update that was within it, which is as good.
+    """
+    entries = sum(o.numel() for o in observed.values())
+    variance = (
+        noise.std**2 if isinstance(noise, Gaussian) else 2 * noise.scale**2 if isinstance(noise, Laplace) else 0.0
+    )
+    least = variance * math.sqrt(2 * entries)
+    return math.sqrt(max(float(square(observed)) - entries * variance, least, 1e-30))
+
+
+def with_received_norm(update: UpdatePart, observed: Tree) -> UpdatePart:
+    """``clip | noise`` with the bound that the received norm suggests; other chains as they are."""
+    parts = parts_of(update)
+    if len(parts) == 2 and isinstance(parts[0], Clip) and parts[0].per == "update" and is_noise(parts[1]):
+        return Chain((replace(parts[0], norm=received_norm(observed, parts[1])), parts[1]))
+    return update

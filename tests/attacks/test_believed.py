@@ -1,0 +1,90 @@
+"""Beliefs: chains with a density in the place of chains without, and the clipping bound from the received norm."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import leakgauge as lg
+from leakgauge.attacks.believed import believed, received_norm
+from leakgauge.errors import DomainError
+from leakgauge.expr import parse
+from leakgauge.mechanisms import gaussian
+from leakgauge.testing import has_density, small_records, small_task
+
+
+@pytest.mark.parametrize(
+    ("how", "belief"),
+    [
+        ("prune(p=0.75) | gaussian(std=0.1)", "random_prune(p=0.75) | gaussian(std=0.1)"),
+        (
+            "random_prune(p=0.75) | clip(norm=1.0) | gaussian(std=0.1)",
+            "clip(norm=2.0) | random_prune(p=0.75) | gaussian(std=0.1)",
+        ),
+        (
+            "topk(keep=0.25) | clip(norm=1.0) | laplace(scale=0.1) | random_prune(p=0.5)",
+            "clip(norm=2.0) | random_prune(p=0.75) | laplace(scale=0.1) | random_prune(p=0.5)",
+        ),
+        ("gaussian(std=0.3) | gaussian(std=0.4)", "identity() | gaussian(std=0.5)"),
+        ("clip(norm=1.0) | gaussian(std=0.1)", "clip(norm=1.0) | gaussian(std=0.1)"),
+    ],
+)
+def test_a_belief_has_a_density(how: str, belief: str) -> None:
+    assert repr(believed(parse(how))) == belief
+    assert has_density(parse(belief))
+
+
+def test_the_norm_of_a_masked_update_is_what_the_belief_says() -> None:
+    update = {"w": torch.randn(100_000, generator=torch.Generator().manual_seed(0))}
+    true = parse("random_prune(p=0.75) | clip(norm=1.0)").release(
+        update, None, generator=torch.Generator().manual_seed(1)
+    )
+    near = parse("clip(norm=2.0) | random_prune(p=0.75)").release(
+        update, None, generator=torch.Generator().manual_seed(1)
+    )
+    torch.testing.assert_close(true.observed["w"], near.observed["w"], rtol=0.02, atol=0)
+
+
+def test_adaptive_says_what_it_assumes() -> None:
+    task = small_task().protect("prune(p=0.5) | gaussian(std=0.01)")
+    with pytest.warns(UserWarning, match=r"adaptive\(\) assumes random_prune\(p=0.5\) \| gaussian"):
+        lg.attacks.adaptive(steps=3)(task, lg.observe(task, small_records(1)))
+
+
+def test_assuming_pays() -> None:
+    data = lg.data.load("fashion_mnist_sample")
+    records = data.sample(2, seed=4, split="train")
+    task = lg.Task(lg.models.build("bayes_cnn", data.domain), data.domain)
+    task = task.protect("random_prune(p=0.5) | clip(norm=1.0) | gaussian(std=0.0003)")
+    seen = lg.observe(task, records)
+    generic = lg.metrics.psnr(lg.attacks.inverting_gradients(steps=100)(task, seen).inputs[:, 0], records.inputs)
+    with pytest.warns(UserWarning, match="assumes clip"):
+        adaptive = lg.metrics.psnr(lg.attacks.adaptive(steps=100)(task, seen).inputs[:, 0], records.inputs)
+    assert bool((adaptive - generic > 5).all())
+
+
+def test_a_layer_that_noise_covers_is_dropped() -> None:
+    task = small_task().protect("soteria(layer='middle') | gaussian(std=0.01)")
+    with pytest.warns(UserWarning, match="falls back to a cosine"):
+        made = lg.attacks.adaptive(steps=3)(task, lg.observe(task, small_records(1)))
+    assert bool(made.inputs.isfinite().all())
+
+
+@pytest.mark.parametrize("norm", [0.05, 100.0])
+def test_the_bound_is_read_off_what_was_received(norm: float) -> None:
+    task, records = small_task().protect(f"clip(norm={norm}) | gaussian(std=0.00001)"), small_records(2)
+    for seen, record in zip(lg.observe(task, records), range(2), strict=True):
+        whole = lg.tree.norm(task.update(records[[record]]))
+        estimate = received_norm(seen.rounds[0].observed, gaussian(std=0.00001))
+        assert estimate == pytest.approx(min(norm, float(whole)), rel=0.01)
+    granted, received = (lg.attacks.adaptive(steps=40, bound=b) for b in ("granted", "received"))  # type: ignore[arg-type]
+    seen = lg.observe(task, records)
+    known, read = (
+        lg.metrics.psnr(a(task, seen).inputs[:, 0], records.inputs.double()).mean() for a in (granted, received)
+    )
+    assert float(read) > float(known) - 1.0
+
+
+def test_bad_settings_are_refused() -> None:
+    with pytest.raises(DomainError, match='adaptive: bound must be "granted" or "received"'):
+        lg.attacks.adaptive(bound="guessed")  # type: ignore[arg-type]
