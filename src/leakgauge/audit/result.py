@@ -147,11 +147,11 @@ class _Found:
         trained, control = trainings(self.spec), controls(self.spec)
         keys = {(step, name): text for step in steps for name, text in self.spec.defenses.items()}
         arms = {key: self.arms(key[0], text, trained[text]) for key, text in keys.items()}
-        controls = {key: self.arms(key[0], IDENTITY, control[text]) for key, text in keys.items()}
-        ready = {k: a for k, a in arms.items() if a is not None and controls[k] is not None}
+        bare = {key: self.arms(key[0], IDENTITY, control[text]) for key, text in keys.items()}
+        ready = {k: a for k, a in arms.items() if a is not None and bare[k] is not None}
         said = verdicts(
             {str(k): a for k, a in ready.items()},
-            {str(k): controls[k] for k in ready},  # type: ignore[misc]
+            {str(k): bare[k] for k in ready},  # type: ignore[misc]
             self.spec.verdict,
             self.metric,
         )
