@@ -111,6 +111,18 @@ def test_a_batch_is_attacked_in_front_of_the_bottleneck() -> None:
     assert torch.equal(made.inputs, adversary(task, lg.observe(task, small_records(2))).inputs)
 
 
+def test_the_adversary_composes_as_the_protection_does() -> None:
+    task = small_task().protect("mixup(k=2) | precode(k=8) | lrp(share=2.0) | clip(norm=1.0)")
+    records = small_records(3)
+    threat = Threat(grants=frozenset({"indices", "coefficients"}))
+    seen = lg.observe(task, records, threat=threat, rounds=[task.params] * 2)
+    assert set(adaptive(steps=2)(task, seen).status) == {"decoded"}
+    pruned = small_task().protect("ats(policy='0') | precode(k=8) | prune(p=0.5)")
+    adversary = before_bottleneck(pruned, adaptive(steps=2).against(pruned.protection))
+    assert repr(adversary.likelihood) == "through(likelihood=cosine(drop=('last',)))"
+    assert set(adaptive(steps=2)(pruned, lg.observe(pruned, records)).status) == {"undone"}
+
+
 def test_a_trained_bottleneck_is_kept() -> None:
     task = small_task().protect("precode(k=8)")
     last = train(task, small_records(8), steps=3, batch=4)[-1]

@@ -106,7 +106,7 @@ def undo_mixing(
 
     MixUp's coefficients are fitted where they are hidden. Without the grants the result is the encodings of the first
     round, status ``encoding``. InstaHide's decoded magnitudes come back as ``½ + |x − ½|``, status ``magnitudes``: they
-    are no images of the records.
+    are no images of the records. In a batch, granted soft labels tell which encoding is which.
     """
     single = [
         Observation((made,), seen.batch, made.nuisances.get("labels", seen.labels))

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leakgauge.adversary import Adversary, Reconstruction, cosine
+from leakgauge.adversary import Adversary, Reconstruction, Through, cosine, through
 from leakgauge.attacks.analytic import Analytic, input_of, inverts
 from leakgauge.defenses.precode import bottleneck_of
 from leakgauge.observation import Observation, Round
@@ -60,6 +60,7 @@ def with_noise(task: Task, seen: Observation) -> Observation:
 
 
 def before_bottleneck(task: Task, adversary: Adversary) -> Adversary:
-    """The same adversary, matching by cosine only what lies in front of the bottleneck."""
-    last = bottleneck_of(task.working)[0].rpartition(".")[0]
-    return replace(adversary, likelihood=cosine(drop=(last,)))
+    """The same adversary, matching by cosine only what lies before the bottleneck (through what maps the update)."""
+    matched = cosine(drop=(bottleneck_of(task.working)[0].rpartition(".")[0],))
+    mapped = isinstance(adversary.likelihood, Through)
+    return replace(adversary, likelihood=through(matched) if mapped else matched)
