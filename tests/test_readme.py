@@ -15,6 +15,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
 KINDS = {
     "attacks": "attack",
     "defenses": "mechanism",
+    "earlier stages": "defense",
     "likelihoods": "likelihood",
     "priors": "prior",
     "solvers": "solver",
