@@ -23,6 +23,7 @@ from leakgauge.bounds.epsilon import (
     mu_of_noise,
     vmf_epsilon,
 )
+from leakgauge.bounds.exposed import fisher_indicator
 from leakgauge.bounds.fisher import AverageError, Indicator, cramer_rao, gram, van_trees
 from leakgauge.bounds.gaussian import LayerCapacity, log_capacity_box, log_capacity_gaussian, log_capacity_layers
 from leakgauge.bounds.guesses import BestGuess, best_guess, best_guess_by_pairs, lower_limit, upper_limit
@@ -67,6 +68,7 @@ __all__ = [
     "deterministic",
     "epsilon_ceiling",
     "epsilon_of",
+    "fisher_indicator",
     "gaussian_ceiling",
     "gaussian_delta",
     "gaussian_epsilon",
