@@ -226,7 +226,7 @@ def test_a_threshold_that_is_not_given_is_asked_for() -> None:
         ("gaussian(std=1e999)", "gaussian: std must be a finite number ≥ 0, got inf"),
         ("laplace(scale=-1.0)", "laplace: scale must be a finite number ≥ 0, got -1.0"),
         ("clip(norm=0.0)", "clip: norm must be positive, got 0.0"),
-        ("clip(norm=1.0, per='tensor')", 'clip: per must be "update" or "layer", got \'tensor\''),
+        ("clip(norm=1.0, per='tensor')", 'clip: per must be "update", "layer" or "example", got \'tensor\''),
         ("random_prune(p=1.0)", "random_prune: p must lie in [0, 1), got 1.0"),
         ("prune(p=-0.1)", "prune: p must lie in [0, 1), got -0.1"),
     ],
