@@ -15,11 +15,12 @@ Schema 1::
                                  nulls: the same over each null; single: p-value of the most exposed record by itself
         control                 {mean, low, high, p, n, recognised, adversaries: name → {p, recognised, works}}: the
                                  undefended update of these records
-        bound                   {ceiling, why, assumptions[], unit, rounds, log_capacity, epsilon, corridor}; a ceiling
-                                 of null is no proven bound; log_capacity, epsilon: {value, sentence}; corridor:
-                                 {success, low, high, risk, state, sentence} of the best single adversary
+        bound                   {ceiling, why, assumptions[], unit, rounds, log_capacity, epsilon, corridor, enough};
+                                 a ceiling of null is no proven bound; enough: {expression, ceiling}, the least noise
+                                 of this kind that proves a ceiling of one half; log_capacity and epsilon: {value,
+                                 sentence}; corridor: {success, low, high, risk, state, sentence} of the best single adversary
         adversaries[]           {name, expression, scores: arm → metric → [per record], labels: right ones in the
-                                 real arm, evaluations}
+                                 real arm, mean: its mean score there, evaluations}
         records[]               most exposed first: {record, label, score, psnr, null, prior, exposure, adversary,
                                  cell, row, null_cell, null_row}
         ablation[]              {grant, mean, low, high, n}: what a grant was worth, in the metric
@@ -206,6 +207,7 @@ class _Found:
             "expression": made[0]["adversary"],
             "scores": {arm: {m: v.tolist() for m, v in by[name].items()} for arm, by in arms.scores.items()},
             "labels": sum(sum(f["labels"]) for f in made),
+            "mean": float(arms.scores["real"][name][self.metric].mean()),
             "evaluations": sum(f["evaluations"] for f in made),
         }
 

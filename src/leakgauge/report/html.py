@@ -16,6 +16,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from leakgauge.report import charts, formats, story
+from leakgauge.report.advice import advice
 from leakgauge.report.pictures import data_uri
 from leakgauge.report.reading import Run
 from leakgauge.report.reproduce import COMMAND, facts, spec_text
@@ -72,6 +73,7 @@ def html(run: Run) -> str:
             script_hash=_hash(script),
             style_hash=_hash(style),
             several=len(result.checkpoints) > 1,
+            advice=advice(result),
             ablated=any(d.ablation for c in result.checkpoints for d in c.defenses),
         )
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from leakgauge.report import formats, story
+from leakgauge.report.advice import advice
 from leakgauge.report.reading import Run
 from leakgauge.report.reproduce import COMMAND, facts, spec_text
 from leakgauge.report.words import MEANINGS, METRICS
@@ -45,6 +46,7 @@ def markdown(run: Run) -> str:
     lines += ["", "## Verdicts", "", *_verdicts(run)]
     lines += ["", "## What this means", ""]
     lines += [f"- **{m.word}**: {plain(m.plain)}" for m in MEANINGS.values() if any(s.word == m.word for s in found)]
+    lines += ["", "## What to do", "", *(f"- {plain(line)}." for line in advice(result))] if advice(result) else []
     lines += [
         "",
         "## Most exposed records",

@@ -66,6 +66,13 @@ class Corridor(_Value):
     sentence: str
 
 
+class Enough(_Value):
+    """The least noise of this kind that proves a ceiling."""
+
+    expression: str
+    ceiling: Finite
+
+
 class Bound(_Value):
     """What was proven: a ceiling on the probability of success at the leak threshold, or None with the reason."""
 
@@ -76,6 +83,7 @@ class Bound(_Value):
     log_capacity: Figure | None = None
     epsilon: Figure | None = None
     corridor: Corridor | None = None
+    enough: Enough | None = None
 
 
 class Row(_Value):
@@ -102,6 +110,7 @@ class Adversary(_Value):
     expression: str = ""
     labels: int | None = None
     evaluations: int | None = None
+    mean: Finite | None = None
 
 
 class Alone(_Value):
