@@ -18,7 +18,7 @@ Schema 1::
         bound                   {ceiling, why, assumptions[], unit, rounds, log_capacity, epsilon, corridor, enough};
                                  a ceiling of null is no proven bound; enough: {expression, ceiling}, the least noise
                                  of this kind that proves a ceiling of one half; log_capacity and epsilon: {value,
-                                 sentence}; corridor: {success, low, high, risk, state, sentence} of the best single adversary
+                                 sentence}; corridor: {success, low, high, risk, state, sentence} of one adversary
         adversaries[]           {name, expression, scores: arm → metric → [per record], labels: right ones in the
                                  real arm, mean: its mean score there, evaluations}
         records[]               most exposed first: {record, label, score, psnr, null, prior, exposure, adversary,
