@@ -43,6 +43,12 @@ def decibels(found: lg.Reconstruction, records: Records) -> torch.Tensor:
 # --- analytic --------------------------------------------------------------------------------------------------------
 
 
+def test_analytic_undoes_the_normalisation_of_the_model(mlp: Task, images: Records) -> None:
+    model = lg.models.normalised(lg.models.normalised(mlp.model, [0.3], [0.5]), [0.286], [0.353])
+    task = Task(model, images.domain)
+    assert decibels(analytic()(task, observe(task, images)), images).min() > 100
+
+
 # clipping rounds every entry once more
 @pytest.mark.parametrize(("protection", "less"), [("identity()", 0.0), ("clip(norm=0.01)", 5.0)])
 @pytest.mark.parametrize(("how", "bar"), [("row", 150.0), ("all", 170.0)])

@@ -101,6 +101,13 @@ def test_a_redacted_run_keeps_no_picture_and_no_label(tmp_path: Path) -> None:
     assert kept == ["train"]
 
 
+def test_redacting_a_run_takes_its_pictures_away(tmp_path: Path) -> None:
+    audit(spec(), tmp_path, tmp_path / "run")
+    assert list((tmp_path / "run").rglob("*.safetensors"))
+    audit(spec(), tmp_path, tmp_path / "run", redact=True)
+    assert not list((tmp_path / "run").rglob("*.safetensors"))
+
+
 def test_the_estimate_counts_the_cells_of_the_plan(tmp_path: Path) -> None:
     made = spec(adversaries={"a": "inverting_gradients(steps=40)"})
     counted = estimate(made, tmp_path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from leakgauge.adversary import Reconstruction
 from leakgauge.adversary.labels import labels_of
 from leakgauge.errors import DomainError, ModelError
 from leakgauge.expr import Part, register
+from leakgauge.models import denormalised
 from leakgauge.observation import Observation, check
 from leakgauge.task import Task
 from leakgauge.types import Progress, Tree
@@ -31,12 +32,14 @@ class Analytic(Part):
     ``how="row"`` divides the row with the largest ``|∂ℓ/∂b_i|``; ``how="all"`` is the least-squares answer over all
     rows, ``x = Σ_i δ_i (∂ℓ/∂W_i) / Σ_i δ_i²``, accumulated in float64, which averages rounding errors out.
     Needs a first layer that is linear, has a bias and sees the raw input; exact for a batch of 1. For a larger
-    batch the result is the mixture that row sees, said as it is.
+    batch the result is the mixture that row sees, said as it is. A normalisation (`models.normalised`) is undone.
 
     References:
         Phong et al., Privacy-Preserving Deep Learning via Additively Homomorphic Encryption, 2018.
         https://doi.org/10.1109/TIFS.2017.2787987; used against PRECODE by Balunović et al., 2022.
     """
+
+    version: ClassVar[int] = 2
 
     how: Literal["row", "all"] = "all"
 
@@ -57,7 +60,7 @@ class Analytic(Part):
         check(task, observations)
         layer = first_linear(task)
         rows = [self._invert(o.rounds[0].observed, layer) for o in observations]
-        inputs = torch.stack(rows).view(len(rows), 1, *task.domain.shape)
+        inputs = denormalised(task.model, torch.stack(rows).view(len(rows), 1, *task.domain.shape))
         labels = [labels_of(task, seen) for seen in observations]
         batch = max(o.batch for o in observations)
         return Reconstruction(

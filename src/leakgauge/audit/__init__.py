@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,16 @@ def audit(
     report: Report | None = None,
     redact: bool = False,
     ablate: bool = False,
+    warn: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Run an audit, or what is left of it, and write ``result.json``; the same command resumes.
 
     Relative paths of the spec start at ``home``. ``redact`` keeps neither originals nor reconstructions, nor labels in
-    the result; ``ablate`` also attacks without each grant in turn.
+    the result; ``ablate`` also attacks without each grant in turn. ``warn`` hears at once what spoils every verdict.
     """
     diagnosis = examine(spec, home) if spec.task.replay else None
+    if diagnosis is not None and diagnosis.status != "replays" and warn is not None:
+        warn(f"every verdict will be `invalid`, for this set-up is not your client's. {diagnosis.sentence}")
     outcome = execute(spec, home, out, workers=workers, report=report, redact=redact, ablate=ablate)
     store = Store(out)
     made = result(spec, prepare(spec, home), outcome, store, diagnosis)

@@ -84,7 +84,7 @@ class Checks:
         try:
             return work(*given)
         except LeakgaugeError as fault:
-            what = f"{fault.where}: {fault.what}" if fault.where and fault.where not in (key, "model") else fault.what
+            what = f"{fault.where}: {fault.what}" if fault.where and fault.where not in _said(key) else fault.what
             self.add(key, shown(what, 300), fault.remedy or "see `leakgauge list`")
         except (OSError, ValueError, MemoryError, RuntimeError) as fault:
             self.add(key, shown(f"cannot be used ({fault or type(fault).__name__})", 200), "check it")
@@ -285,6 +285,11 @@ class Checks:
                 f"{min(least, 1):.2g}, corrected for {tests} comparisons",
                 _reachable(rules.significance, tests),
             )
+
+
+def _said(key: str) -> tuple[str, ...]:
+    """The places that a key names already."""
+    return (key, key.rpartition(".")[2], "model")
 
 
 def _parse(text: str, kind: str, where: str) -> Any:

@@ -55,9 +55,12 @@ class Store:
         write(self.cell(identity), canonical(result).encode())
 
     def keep(self, inputs: Tensor, labels: Tensor) -> None:
-        """Keep the originals, for pictures side by side; a redacted run has none, and loses those it had."""
+        """Keep the originals, for pictures side by side; a redacted run has none, and loses all pictures it had."""
         if self.redact:
             (self.folder / RECORDS).unlink(missing_ok=True)
+            for path in (self.folder / "cells").glob("*.safetensors"):
+                if not self.done(path.stem) or self.result(path.stem).get("kind") != "train":
+                    path.unlink()
         else:
             kept = {"inputs": inputs.detach().cpu().float().contiguous(), "labels": labels.detach().cpu().contiguous()}
             write(self.folder / RECORDS, save(kept))

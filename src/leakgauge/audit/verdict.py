@@ -166,11 +166,14 @@ def _verdict(
     if len(exact):
         word = "exact"
         many = f"{len(exact)} of {len(psnr)} records"
-        why = f"{many} were recovered to numerical precision, the best at {exact.max():.0f} dB"
+        was = "was" if len(exact) == 1 else "were"
+        why = f"{many} {was} recovered to numerical precision, the best at {exact.max():.0f} dB"
     elif beaten and found.recognised:
         word = "recognisable"
         many = f"{found.recognised} of {found.records} records"
-        why = f"{many} reach {metric} {threshold:g} and beat every null ({_p(p)})"
+        one = found.recognised == 1
+        reach, beat = ("reaches", "beats") if one else ("reach", "beat")
+        why = f"{many} {reach} {metric} {threshold:g} and {beat} every null ({_p(p)})"
     elif beaten and positive.together.p <= rules.significance:
         # no trace without the defense, yet one with it, would be chance: a defense adds nothing
         word = "detectable"

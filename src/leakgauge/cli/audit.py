@@ -52,18 +52,26 @@ def check(
     Imports none of your code; parts of ours are timed on their first steps.
     """
     from leakgauge.audit.estimate import estimate
+    from leakgauge.audit.plan import IDENTITY
 
     spec = _sound(path)
     made = estimate(spec, path.parent, ablate=ablate)
     steps = list(dict.fromkeys(spec.checkpoints.train_steps))
     at = "" if steps == [0] else f" x {len(steps)} checkpoints (steps {', '.join(map(str, steps))})"
     typer.echo(f"{path}: fine")
+    control = "" if IDENTITY in spec.defenses.values() else " and the update without one"
     typer.echo(
-        f"plan: {len(spec.defenses)} defenses x {len(spec.adversaries)} adversaries x 3 arms (the update, another "
-        f"record's update, noise){at}, {spec.task.records} updates of {spec.task.recipe.batch}: {made.cells} cells"
+        f"plan: {_many(len(spec.defenses), 'defense')}{control} x {_many(len(spec.adversaries), 'adversary')} x 3 arms "
+        f"(the update, another record's update, noise){at}, {_many(spec.task.records, 'update')} of "
+        f"{_many(spec.task.recipe.batch, 'record')}: {made.cells} cells"
     )
     for sentence in made.sentences():
         typer.echo(sentence)
+
+
+def _many(count: int, word: str) -> str:
+    plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    return f"{count} {word if count == 1 else plural}"
 
 
 def _sound(path: Path) -> Any:
@@ -110,7 +118,9 @@ def audit(
     announce(*strangers(spec))
     folder = out or path.with_name(f"{path.stem}-run")
     try:
-        made = _with_progress(partial(run, redact=redact, ablate=ablate), spec, path.parent, folder, workers, quiet)
+        made = _with_progress(
+            partial(run, redact=redact, ablate=ablate, warn=_warn), spec, path.parent, folder, workers, quiet
+        )
     except KeyboardInterrupt:
         flags = "".join(f" --{flag}" for flag, given in (("ablate", ablate), ("redact", redact)) if given)
         typer.echo(
@@ -119,6 +129,10 @@ def audit(
         raise typer.Exit(130) from None
     _tell(made, folder, redact)
     raise typer.Exit(exit_code(made, fail_on.value if fail_on else None))
+
+
+def _warn(sentence: str) -> None:
+    typer.echo(f"warning: {sentence}", err=True)
 
 
 def _with_progress(run: Any, spec: Any, home: Path, folder: Path, workers: int, quiet: bool) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from leakgauge.models.building import build
 from leakgauge.models.convolutional import BayesCnn, Cnn13700, ConvBig, ConvNet64, DlgLeNet
 from leakgauge.models.dense import Logistic, Mlp
 from leakgauge.models.init import lecun_normal, uniform
-from leakgauge.models.normalise import Normalise, normalised
+from leakgauge.models.normalise import Normalise, denormalised, normalised
 from leakgauge.models.residual import ResNet18
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Normalise",
     "ResNet18",
     "build",
+    "denormalised",
     "lecun_normal",
     "normalised",
     "uniform",

@@ -52,6 +52,18 @@ class Normalise:
         mean, std = (torch.tensor(v, dtype=inputs.dtype, device=inputs.device) for v in (self.mean, self.std))
         return ((inputs - mean.view(-1, 1, 1)) / std.view(-1, 1, 1), *args[1:])
 
+    def inverse(self, inputs: Tensor) -> Tensor:
+        """``z ↦ z · std + mean``, per channel."""
+        mean, std = (torch.tensor(v, dtype=inputs.dtype, device=inputs.device) for v in (self.mean, self.std))
+        return inputs * std.view(-1, 1, 1) + mean.view(-1, 1, 1)
+
+
+def denormalised(model: nn.Module, inputs: Tensor) -> Tensor:
+    """What a model was given, from what it saw after its own normalisations."""
+    for hook in reversed(model._forward_pre_hooks.values()):
+        inputs = hook.inverse(inputs) if isinstance(hook, Normalise) else inputs
+    return inputs
+
 
 def normalised(model: nn.Module, mean: Sequence[float], std: Sequence[float]) -> nn.Module:
     """A copy of ``model`` that takes images in [0, 1] and normalises them first; names stay as they are.

@@ -38,7 +38,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def markdown(run: Run) -> str:
-    """The whole report as text; with ``run.redact`` the records are not listed."""
+    """The whole report as text; there are no pictures and no labels in it, redacted or not."""
     result, found = run.result, story.subjects(run.result)
     lines = [f"# {plain(story.headline(found))}", ""]
     lines += [f"- **Scope.** {plain(result.scope)}", f"- **Your client.** {plain(result.replay.sentence)}"]
@@ -61,6 +61,7 @@ def markdown(run: Run) -> str:
         "",
         *grid(("number", "assumes"), ((plain(x.number), plain(x.assumes)) for x in result.ledger)),
     ]
+    lines += _structure(run)
     lines += _grants(run)
     if result.faults:
         lines += ["", "## Faults", "", *(f"- {code(cell)}: {plain(why)}" for cell, why in result.faults.items())]
@@ -122,6 +123,12 @@ def _records(run: Run) -> list[str]:
         for r in s.shown.records[:3]
     ]
     return grid(("defense", "record", metric, "null", "exposure"), rows)
+
+
+def _structure(run: Run) -> list[str]:
+    """What leaks by structure, whatever the attacks found."""
+    found = [f"- **{plain(x.name)}** ({plain(x.severity)}): {plain(x.sentence)}" for x in run.result.preflight]
+    return ["", "## What leaks by structure", "", *found] if found else []
 
 
 def _grants(run: Run) -> list[str]:
