@@ -1,8 +1,9 @@
 """The docs: every Python snippet runs and prints what the page says; commands and links exist; the reference is new.
 
 The ``python`` blocks of a page run in order, in one namespace and an empty folder. A ``text`` block right after one is
-its output, ``...`` standing for anything. A block that begins with a comment like ``# my_clinic.py`` is saved under
-that name. Blocks of prompts (``>>>``) are doctests.
+its output, ``...`` standing for anything. A ``sh`` block with such an output runs too, its ``leakgauge`` lines at least.
+A ``python`` or ``toml`` block that begins with a comment like ``# my_clinic.py`` is saved under that name. Blocks of
+prompts (``>>>``) are doctests.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from leakgauge.cli.listing import parts
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
-SNIPPET = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n*```text\n(?P<output>.*?)^```\n)?", re.DOTALL | re.MULTILINE)
+SNIPPET = re.compile(
+    r"^```(?P<kind>python|sh|toml)\n(?P<code>.*?)^```\n(?:\n*```text\n(?P<output>.*?)^```\n)?", re.DOTALL | re.MULTILINE
+)
 SHELL = re.compile(r"^```sh\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^leakgauge (.*)$", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
-FILE = re.compile(r"# (\w+\.py)\n")
+FILE = re.compile(r"# (\w+\.(?:py|toml))\n")
 
 
 @pytest.fixture
@@ -55,19 +58,26 @@ def test_snippets_run_and_print_what_the_page_says(page: Path, workshop: Path) -
         code, line = snippet["code"], text[: snippet.start()].count("\n") + 2
         if named := FILE.match(code):
             (workshop / named[1]).write_text(code)
+        elif snippet["kind"] == "sh":
+            if snippet["output"] is not None:
+                printed = "".join(
+                    CliRunner().invoke(app, shlex.split(c, comments=True)).output for c in COMMAND.findall(code)
+                )
+                same = doctest.OutputChecker().check_output(snippet["output"], printed, doctest.ELLIPSIS)
+                assert same, f"{page.name}:{line} printed\n{printed}"
         elif code.startswith(">>>"):
             case = doctest.DocTestParser().get_doctest(code, space, page.name, str(page), line)
             found = io.StringIO()
             runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
             assert not runner.run(case, out=found.write, clear_globs=False).failed, found.getvalue()
             space.update(case.globs)
-        else:
-            printed = io.StringIO()
-            with contextlib.redirect_stdout(printed):
+        elif snippet["kind"] == "python":
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
                 exec(compile("\n" * (line - 1) + code, str(page), "exec"), space)
             if snippet["output"] is not None:
-                same = doctest.OutputChecker().check_output(snippet["output"], printed.getvalue(), doctest.ELLIPSIS)
-                assert same, f"{page.name}:{line} printed\n{printed.getvalue()}"
+                same = doctest.OutputChecker().check_output(snippet["output"], out.getvalue(), doctest.ELLIPSIS)
+                assert same, f"{page.name}:{line} printed\n{out.getvalue()}"
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.stem)

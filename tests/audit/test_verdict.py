@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from leakgauge.audit.spec import Recognisable, VerdictSpec
-from leakgauge.audit.verdict import Arms, Verdict, failing, verdicts
+from leakgauge.audit.verdict import Arms, Verdict, contradictions, failing, verdicts
 
 N = 12
 RULES = VerdictSpec(recognisable=Recognisable(ssim=0.5))
@@ -93,6 +93,13 @@ def test_a_gate_fails_on_what_leaks_and_on_what_cannot_be_judged(attack: str) ->
     assert failing(made, "recognisable") == [f"d: {attack}: because"]
     made["checkpoints"][0]["defenses"][0]["attack"]["verdict"] = "detectable"
     assert failing(made, "recognisable") == []
+
+
+@pytest.mark.parametrize(("state", "lines"), [("contradiction", ["d: too good"]), ("open", [])])
+def test_contradictions_name_the_defense(state: str, lines: list[str]) -> None:
+    bound = {"corridor": {"state": state, "sentence": "too good"}}
+    made = {"checkpoints": [{"defenses": [{"name": "d", "bound": bound}, {"name": "e", "bound": {"corridor": None}}]}]}
+    assert contradictions(made) == lines
 
 
 def test_a_control_that_beats_its_null_without_recognising_anything_is_too_weak() -> None:

@@ -227,3 +227,13 @@ def failing(made: Mapping[str, Any], fail_on: str) -> list[str]:
         for d in checkpoint["defenses"]
         if d["attack"]["verdict"] in bad
     ]
+
+
+def contradictions(made: Mapping[str, Any]) -> list[str]:
+    """The defenses whose bound an attack exceeded, a line each."""
+    return [
+        f"{d['name']}: {d['bound']['corridor']['sentence']}"
+        for c in made["checkpoints"]
+        for d in c["defenses"]
+        if d["bound"] and d["bound"]["corridor"] and d["bound"]["corridor"]["state"] == "contradiction"
+    ]

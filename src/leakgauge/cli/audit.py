@@ -174,6 +174,7 @@ def _with_progress(run: Any, spec: Any, home: Path, folder: Path, workers: int, 
 
 
 def _tell(made: dict[str, Any], folder: Path, redact: bool) -> None:
+    from leakgauge.audit.verdict import contradictions
     from leakgauge.report import report
 
     several = len(made["checkpoints"]) > 1
@@ -189,19 +190,9 @@ def _tell(made: dict[str, Any], folder: Path, redact: bool) -> None:
     typer.echo(f"the report: {page}")
 
 
-def contradictions(made: dict[str, Any]) -> list[str]:
-    """The defenses whose bound an attack exceeded, a line each."""
-    return [
-        f"{d['name']}: {d['bound']['corridor']['sentence']}"
-        for c in made["checkpoints"]
-        for d in c["defenses"]
-        if d["bound"] and d["bound"]["corridor"] and d["bound"]["corridor"]["state"] == "contradiction"
-    ]
-
-
 def exit_code(made: dict[str, Any], fail_on: str | None) -> int:
     """The exit code of a result under a gate."""
-    from leakgauge.audit.verdict import failing
+    from leakgauge.audit.verdict import contradictions, failing
 
     words = [d["attack"]["verdict"] for c in made["checkpoints"] for d in c["defenses"]]
     if "invalid" in words:

@@ -4,7 +4,8 @@
         leakgauge_audit("privacy.toml", fail_on="recognisable")
 
 The fixture runs the audit (or what is left of it: the run folder lives in pytest's cache, so that an unchanged set-up
-costs nothing the second time) and fails with one line per defense that is at or above the gate, or unreliable.
+costs nothing the second time) and fails with one line per defense that is at or above the gate, or unreliable, or whose
+bound an attack exceeded.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def leakgauge_audit(request: pytest.FixtureRequest) -> RunAudit:
     def run(spec: str | Path, *, fail_on: str = "recognisable", workers: int = 1) -> dict[str, Any]:
         from leakgauge.audit import audit, load
         from leakgauge.audit.spec import SpecError, problems
-        from leakgauge.audit.verdict import failing
+        from leakgauge.audit.verdict import contradictions, failing
 
         path = Path(request.config.rootpath) / spec
         loaded = load(path)
@@ -35,7 +36,7 @@ def leakgauge_audit(request: pytest.FixtureRequest) -> RunAudit:
         cache = request.config.cache
         folder = Path(cache.mkdir("leakgauge")) / path.stem if cache is not None else path.with_name(f"{path.stem}-run")
         made = audit(loaded, path.parent, folder, workers=workers)
-        bad = failing(made, fail_on)
+        bad = [*failing(made, fail_on), *(f"contradiction: {line}" for line in contradictions(made))]
         if bad:
             pytest.fail("\n".join([f"{path.name} fails its gate ({fail_on}):", *bad]), pytrace=False)
         return made
