@@ -1,7 +1,7 @@
 """The docs: every Python snippet runs and prints what the page says; commands and links exist; the reference is new.
 
 The ``python`` blocks of a page run in order, in one namespace and an empty folder. A ``text`` block right after one is
-its output, ``...`` standing for anything. A ``sh`` block with such an output runs too, its ``leakgauge`` lines at least.
+its output, ``...`` standing for anything. The ``leakgauge`` lines of a ``sh`` block with such an output run too.
 A ``python`` or ``toml`` block that begins with a comment like ``# my_clinic.py`` is saved under that name. Blocks of
 prompts (``>>>``) are doctests.
 """
@@ -60,9 +60,8 @@ def test_snippets_run_and_print_what_the_page_says(page: Path, workshop: Path) -
             (workshop / named[1]).write_text(code)
         elif snippet["kind"] == "sh":
             if snippet["output"] is not None:
-                printed = "".join(
-                    CliRunner().invoke(app, shlex.split(c, comments=True)).output for c in COMMAND.findall(code)
-                )
+                commands = [shlex.split(command, comments=True) for command in COMMAND.findall(code)]
+                printed = "".join(CliRunner().invoke(app, command).output for command in commands)
                 same = doctest.OutputChecker().check_output(snippet["output"], printed, doctest.ELLIPSIS)
                 assert same, f"{page.name}:{line} printed\n{printed}"
         elif code.startswith(">>>"):
