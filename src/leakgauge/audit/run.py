@@ -6,6 +6,7 @@ not be the undisturbed run's; a failing cell is reported and does not stop the o
 
 from __future__ import annotations
 
+import json
 import platform
 import time
 import traceback
@@ -116,11 +117,23 @@ def _claim(store: Store) -> None:
     mine = canonical(environment())
     if path.is_file() and path.read_text() != mine:
         raise StoreError(
-            "was begun in another environment (versions or CPU features differ)",
+            f"was begun in another environment ({_differences(path)})",
             where=str(store.folder),
             remedy="finish it there, or give another --out",
         )
     write(path, mine.encode())
+
+
+def _differences(path: Path) -> str:
+    """What the environment of a run folder has otherwise, in words."""
+    try:
+        theirs = dict(json.loads(path.read_text()))
+    except (ValueError, TypeError):
+        return "versions or CPU features differ"
+    found = [
+        f"{name} {theirs.get(name)}, here {here}" for name, here in environment().items() if theirs.get(name) != here
+    ]
+    return "; ".join(found) or "versions or CPU features differ"
 
 
 def _alone(left: list[Cell], prepared: Prepared, store: Store) -> Iterator[tuple[Cell, str | None]]:

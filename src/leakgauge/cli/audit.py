@@ -60,10 +60,11 @@ def check(
     at = "" if steps == [0] else f" x {len(steps)} checkpoints (steps {', '.join(map(str, steps))})"
     typer.echo(f"{path}: fine")
     control = "" if IDENTITY in spec.defenses.values() else " and the update without one"
+    least = "at least " if made.seconds is None else ""  # what your own parts add is known when they run
     typer.echo(
         f"plan: {_many(len(spec.defenses), 'defense')}{control} x {_many(len(spec.adversaries), 'adversary')} x 3 arms "
         f"(the update, another record's update, noise){at}, {_many(spec.task.records, 'update')} of "
-        f"{_many(spec.task.recipe.batch, 'record')}: {made.cells} cells"
+        f"{_many(spec.task.recipe.batch, 'record')}: {least}{made.cells} cells"
     )
     for sentence in made.sentences():
         typer.echo(sentence)
