@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from leakgauge.audit.spec import Problem, Spec, SpecError, load, of, problems
+from leakgauge.audit.starter import PRESETS, starter
 
 GOOD: dict[str, Any] = {"task": {"model": "logistic"}}
 
@@ -36,6 +37,17 @@ def found(raw: dict[str, Any], folder: Path = Path()) -> dict[str, str]:
 
 def test_the_defaults_have_no_problem() -> None:
     assert found(GOOD) == {}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_starter_is_sound_also_with_its_optional_lines(preset: str, tmp_path: Path) -> None:
+    text = starter("spec.toml", preset)
+    for line in ("[checkpoints]", "train_steps", "shares", "linear", "tuned", "normalise"):
+        assert f"# {line}" in text
+        text = text.replace(f"# {line}", line)
+    for path, content in (("as-it-is.toml", starter("spec.toml", preset)), ("all.toml", text)):
+        (tmp_path / path).write_text(content, encoding="utf-8")
+        assert problems(load(tmp_path / path), tmp_path / path) == []
 
 
 # --- the form

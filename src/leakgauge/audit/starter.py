@@ -25,13 +25,17 @@ batch = 1
 local_steps = 1
 learning_rate = 0.1
 mode = "eval"                        # or "train", if your client trains with batch statistics
+# shares = "change"                  # if it sends weights after - before; the default for one step is its gradient
 
 # [task.replay]                      # what your real client did, so that the set-up can be checked
 # before = "r12.safetensors"
 # after = "r12-client3.safetensors"
 # batch = "known-batch.npz"
 
-[defenses]                           # name = expression (`leakgauge list mechanism`)
+# [checkpoints]                      # leakage over training, with accuracy beside it
+# train_steps = [0, 100, 500]        # 0 is the model as given
+
+[defenses]                           # name = expression (`leakgauge list mechanism`, `leakgauge list defense`)
 none = "identity()"
 noisy = "gaussian(std=0.01)"
 clipped = "clip(norm=1.0) | gaussian(std=0.01)"
@@ -40,6 +44,8 @@ pruned = "prune(p=0.9)"
 [adversaries]                        # every defense meets every adversary (`leakgauge list attack`)
 generic = "{generic}"
 adaptive = "{adaptive}"
+# linear = "analytic()"              # if `leakgauge preflight` finds a first linear layer with a bias
+# tuned = ["adaptive(tv_weight=0.0001)", "adaptive(tv_weight=0.01)"]   # a list: tuned on records not reported
 
 [threat]
 labels = "known"                     # known | inferred | joint
