@@ -79,6 +79,7 @@ def test_a_failing_cell_makes_its_defense_incomplete_and_stops_no_other(
     made = audit(spec, tmp_path, tmp_path / "run")
     none, noisy = made["checkpoints"][0]["defenses"]
     assert noisy["attack"]["verdict"] == "incomplete"
+    assert "stumbled" in noisy["attack"]["why"]
     assert none["attack"]["verdict"] != "incomplete"
     assert all("stumbled" in fault for fault in made["faults"].values())
 

@@ -156,7 +156,9 @@ class _Found:
             self.spec.verdict,
             self.metric,
         )
-        return {key: said.get(str(key)) or incomplete(key[1]) for key in keys}
+        return {
+            key: said.get(str(key)) or incomplete(key[1], self.reasons(key[0], text)[0]) for key, text in keys.items()
+        }
 
     # --- one defense
 
@@ -198,7 +200,9 @@ class _Found:
     def reasons(self, step: int, defense: str) -> list[str]:
         """Why a defense has no verdict, each reason once."""
         cells = self.plan.of(step=step, defense=shown(defense))
-        return list(dict.fromkeys(self.faults[c.id] for c in cells if c.id in self.faults)) or ["a planned cell failed"]
+        return list(dict.fromkeys(self.faults[c.id] for c in cells if c.id in self.faults)) or [
+            "one of the positive control"
+        ]
 
     def adversary(self, step: int, defense: str, trained: str, name: str, arms: Arms) -> dict[str, Any]:
         made = self.done(self.cells(step, defense, trained, name, "real", None)) or []

@@ -211,9 +211,9 @@ def invalid(name: str, why: str) -> Verdict:
     return Verdict(name, "invalid", why)
 
 
-def incomplete(name: str) -> Verdict:
-    """The verdict of a defense whose cells did not all finish."""
-    return Verdict(name, "incomplete", "a planned cell failed; see faults")
+def incomplete(name: str, why: str) -> Verdict:
+    """The verdict of a defense whose cells, or whose positive control's, did not all finish."""
+    return Verdict(name, "incomplete", f"a planned cell failed: {why}")
 
 
 def failing(made: Mapping[str, Any], fail_on: str) -> list[str]:
