@@ -135,7 +135,9 @@ def test_an_entry_point_is_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
         return [Entry()]
 
     monkeypatch.setattr(expr, "entry_points", entries)
+    expr.plugins.cache_clear()
     assert parse("from_a_package(level=2.0)") == Mine(2.0)
+    expr.plugins.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,36 @@ if __name__ == "__main__":
 """
 
 
+DYING = """
+import os
+from dataclasses import dataclass
+from leakgauge.attacks import inverting_gradients
+from leakgauge.expr import Part
+
+@dataclass(frozen=True, repr=False)
+class Dying(Part):
+    def __call__(self, task, observations, **given):
+        if "gaussian" in repr(task.protection):
+            os._exit(9)
+        return inverting_gradients(3)(task, observations, **given)
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_costs_its_own_cell_only(tmp_path: Path) -> None:
+    (tmp_path / "dying_code.py").write_text(DYING)
+    text = SPEC.replace('"adaptive(steps=5)"', '"dying_code:Dying()"').replace("records = 12", "records = 8")
+    (tmp_path / "spec.toml").write_text(text)
+    (tmp_path / "driver.py").write_text(DRIVER)
+    command = [sys.executable, str(tmp_path / "driver.py"), str(tmp_path / "spec.toml"), str(tmp_path / "run"), "2"]
+    subprocess.run(command, check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    made = json.loads((tmp_path / "run" / "result.json").read_text())
+    none, noisy = made["checkpoints"][0]["defenses"]
+    assert none["attack"]["verdict"] != "incomplete"
+    assert noisy["attack"]["verdict"] == "incomplete"
+    assert set(noisy["faults"]) == {"its worker process died twice (out of memory?)"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_ten_kills_change_nothing(spec: Spec, tmp_path: Path, workers: int) -> None:

@@ -188,6 +188,7 @@ def test_flipped_bytes(flips: list[tuple[int, int]]) -> None:
         ({**GOOD, "defenses": {"a": "my.code:part() | clip(norm=-1.0)"}}, "defenses.a", "norm"),
         ({**GOOD, "adversaries": {"a": "gaussian(std=1.0)"}}, "adversaries.a", "is not an attack"),
         ({**GOOD, "adversaries": {"a": "bayes(prior=tw())"}}, "adversaries.a", "unknown name 'tw'"),
+        ({**GOOD, "defenses": {"a": "mixup(k=30)"}}, "defenses.a", "30"),
         ({**GOOD, "threat": {"grants": ["maks"]}}, "threat.grants.0", "did you mean 'mask'"),
         ({**GOOD, "verdict": {"recognisable": {}}}, "verdict.recognisable", "no leak threshold"),
         (task(records=4), "verdict.significance", "take at least records = 6"),

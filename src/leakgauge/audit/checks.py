@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import leakgauge
 from leakgauge import data, models
 from leakgauge.audit.spec import Problem, Spec, shown
 from leakgauge.audit.statistics import least_p
-from leakgauge.defenses.protection import protection
+from leakgauge.defenses.protection import Protection, protection
 from leakgauge.errors import LeakgaugeError, nearest
 from leakgauge.expr import REGISTRY, plugins
 from leakgauge.files import read_state, some
@@ -37,6 +37,8 @@ KINDS = {
     "task.model": (("model",), "a model", "leakgauge list model"),
     "task.loss": (("loss",), "a loss", "leakgauge list loss"),
 }
+CHUNK = 10
+"""Updates attacked together in one cell: enough for the batched solver, few enough to lose little."""
 MOST_PARAMETERS = 2_000_000_000
 SMALLEST_SSIM = 11
 
@@ -133,7 +135,17 @@ class Checks:
             for text in [texts] if isinstance(texts, str) else texts:
                 made = self.part(f"{group}.{name}", text, group)
                 if made is not None and group == "defenses":
-                    self.tried(f"{group}.{name}", protection, made)
+                    self._defense(f"{group}.{name}", self.tried(f"{group}.{name}", protection, made))
+
+    def _defense(self, key: str, made: Protection | None) -> None:
+        """Whether its early parts can do their work here: encode so few records, change such a model."""
+        if made is None:
+            return
+        task, fewest = self.spec.task, (self.spec.task.records - 1) % CHUNK + 1
+        for part in made.input if self._domain is not None else ():
+            self.tried(key, part.check, self._domain, fewest * task.recipe.batch)
+        for late in made.training:
+            self.tried(key, partial(late.check, local_steps=task.recipe.local_steps))
 
     # --- model, loss, data
 

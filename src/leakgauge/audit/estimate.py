@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 
 from leakgauge.audit import cells
-from leakgauge.audit.checks import PATH
-from leakgauge.audit.plan import CHUNK, IDENTITY, Cell, plan
+from leakgauge.audit.checks import CHUNK, PATH
+from leakgauge.audit.plan import IDENTITY, Cell, plan
 from leakgauge.audit.prepare import Prepared, prepare
 from leakgauge.audit.spec import Spec
 from leakgauge.audit.store import Store

@@ -14,14 +14,13 @@ from functools import cache
 from typing import Any, Literal
 
 from leakgauge import parse
+from leakgauge.audit.checks import CHUNK
 from leakgauge.audit.prepare import Prepared, digest
 from leakgauge.audit.spec import Spec
 from leakgauge.audit.store import canonical
 from leakgauge.defenses import protection
 from leakgauge.expr import Part
 
-CHUNK = 10
-"""Updates attacked together in one cell: enough for the batched solver, few enough to lose little."""
 ARMS = ("real", "another", "noise")
 IDENTITY = "identity()"
 Kind = Literal["train", "tune", "attack"]

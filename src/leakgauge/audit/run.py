@@ -11,7 +11,7 @@ import platform
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -175,14 +175,15 @@ def _work(cell: Cell) -> str | None:
 def _together(
     left: list[Cell], spec: Spec, home: Path, store: Store, workers: int
 ) -> Iterator[tuple[Cell, str | None]]:
-    """Several processes; one that dies (out of memory, say) costs its cell a second try, and then that cell alone."""
+    """Several processes. One that dies (out of memory, say) takes those beside it along: each cell that was running
+    gets a second try, by itself, and only the one whose process dies again has failed."""
     waiting, died = list(left), Counter[str]()
     while waiting:
         pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (spec, home, store))
         running: dict[Future[str | None], Cell] = {}
         try:
             while waiting or running:
-                _submit(pool, waiting, running, store, workers)
+                _submit(pool, waiting, running, store, workers, died)
                 if not running:
                     break
                 ended, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -209,10 +210,18 @@ def _together(
 
 
 def _submit(
-    pool: ProcessPoolExecutor, waiting: list[Cell], running: dict[Future[str | None], Cell], store: Store, workers: int
+    pool: ProcessPoolExecutor,
+    waiting: list[Cell],
+    running: dict[Future[str | None], Cell],
+    store: Store,
+    workers: int,
+    died: Mapping[str, int],
 ) -> None:
-    """Keep every worker busy with cells whose parents are done."""
+    """Keep every worker busy with cells whose parents are done; a cell that may have killed its worker runs alone."""
     ready = [cell for cell in waiting if _orphan(cell, store) is None]
-    for cell in ready[: workers - len(running)]:
+    suspects = [cell for cell in ready if died.get(cell.id)]
+    if any(died.get(cell.id) for cell in running.values()) or (suspects and running):
+        return
+    for cell in suspects[:1] or ready[: workers - len(running)]:
         waiting.remove(cell)
         running[pool.submit(_work, cell)] = cell
