@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -17,6 +18,7 @@ from leakgauge.bounds import bound_of, bound_of_task
 from leakgauge.defenses import Protection, protection
 from leakgauge.errors import DomainError
 from leakgauge.mechanisms import Gaussian, UpdatePart
+from leakgauge.mechanisms.vmf_sample import sample_gaps
 from leakgauge.testing import small_task
 from leakgauge.types import Context, Release, Tree
 
@@ -123,6 +125,29 @@ def test_rounds_of_directions_are_above_one_round_of_more(rounds: int, concentra
     found = bounds.vmf_rounds(0.05, 3, concentration, rounds)
     assert found.value >= bounds.vmf_ceiling(0.05, dim=3, concentration=concentration).value - 1e-12
     assert 0.05 <= found.value <= 1
+
+
+@pytest.mark.parametrize(("dim", "concentration", "rounds"), [(3, 1.0, 2), (3, 4.0, 3), (500, 20.0, 4)])
+def test_rounds_of_directions_are_above_the_best_test(dim: int, concentration: float, rounds: int) -> None:
+    """The likeliest test of T directions against uniform ones sums the cosines: its power stays below the ceiling."""
+    rng, draws, level = np.random.default_rng(0), 100_000, 0.05
+    blind, seen = (
+        (1 - sample_gaps(dim, c, rounds * draws, rng)).reshape(draws, rounds).sum(1) for c in (0.0, concentration)
+    )
+    power = float((seen > np.quantile(blind, 1 - level)).mean())
+    found = bounds.vmf_rounds(level, dim, concentration, rounds).value
+    assert power - 0.01 <= found <= 1
+    assert found < 1.0 or power > 0.7, "a limit that says something wherever the noise does"
+
+
+def test_many_rounds_at_the_size_of_a_network() -> None:
+    found = of_size("vmf(kappa=100.0)", 13_700, guess=0.01, rounds=3).ceiling.value
+    assert found is not None
+    assert 0.05 < found < 0.4
+
+
+def of_size(text: str, size: int, **options: object) -> bounds.Bound:
+    return bound_of(protection(text), size, **options)  # type: ignore[arg-type]
 
 
 def test_what_is_granted_may_go_around_the_noise() -> None:

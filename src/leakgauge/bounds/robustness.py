@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from scipy import special
+from scipy import optimize, special
 
 from leakgauge import guards
 from leakgauge.bounds.capacity import log_capacity_vmf, success_ceiling
@@ -97,15 +97,28 @@ def vmf_ceiling(kappa: float, *, dim: int, concentration: float) -> Ceiling:
 
 
 def vmf_rounds(kappa: float, dim: int, concentration: float, rounds: int) -> Ceiling:
-    """T observations of von Mises-Fisher noise: ``min(C^T κ, 1 − e^{T(log C − 2c)} (1 − κ))``, c the concentration.
+    """T observations of von Mises-Fisher noise, c the concentration: the least of three limits.
 
-    Against the uniform direction the density's ratio lies in ``[C e^{−2c}, C]``, whatever was released before.
+    Against the uniform direction the density's ratio lies in ``[C e^{−2c}, C]``, whatever was released before:
+    ``C^T κ`` and ``1 − e^{T(log C − 2c)} (1 − κ)``. By Hölder's inequality, for every α > 1,
+    ``κ^{1−1/α} E[ratio^α]^{1/α}``, and ``E[ratio^α] = C(c)^α / C(αc)`` in each round, the same around every direction.
     """
     k = guards.probability(kappa, "kappa", _FORMULA)
     log_c = log_capacity_vmf(dim, concentration)
     count = guards.count(rounds, "rounds", _FORMULA)
-    value = min(
-        success_ceiling(count * max(log_c, 0.0), k), 1 - math.exp(count * (log_c - 2 * concentration)) * (1 - k)
-    )
+    limits = [
+        success_ceiling(count * max(log_c, 0.0), k),
+        1 - math.exp(count * (log_c - 2 * concentration)) * (1 - k),
+    ]
+    if k > 0:
+
+        def log_limit(log_excess: float) -> float:
+            alpha = 1 + math.exp(log_excess)
+            moment = alpha * log_c - log_capacity_vmf(dim, alpha * concentration)
+            return (1 - 1 / alpha) * math.log(k) + count * moment / alpha
+
+        # every α gives a valid limit: where the search ends matters for tightness only
+        found = optimize.minimize_scalar(log_limit, bounds=(-12.0, 12.0), method="bounded")
+        limits.append(math.exp(min(log_limit(float(found.x)), 0.0)))
     named = f"von Mises-Fisher, concentration {concentration:.6g}"
-    return Ceiling(max(value, k), k, named, "the uniform direction", count)
+    return Ceiling(max(min(limits), k), k, named, "the uniform direction", count)
