@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -31,6 +32,8 @@ class Sign(UpdatePart):
         Bernstein et al., signSGD: Compressed Optimisation for Non-Convex Problems, 2018.
         https://arxiv.org/abs/1802.04434
     """
+
+    closed: ClassVar[bool] = True
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         return Release(tree.mapped(torch.sign, update))
