@@ -203,8 +203,8 @@ def inspect_checkpoints(context: Context) -> Measurement:
                 }
             )
             context.say(str(table[-1]))
-        values[name], *bounds = mean_interval(torch.tensor(scores))
-        intervals[name] = (bounds[0], bounds[1])
+        found_mean = mean_interval(torch.tensor(scores))
+        values[name], intervals[name] = found_mean.mean, (found_mean.low, found_mean.high)
         worst.append(min(scores))
     return Measurement(
         value=values,

@@ -88,3 +88,15 @@ def test_modelling_what_saves_bandwidth_pays(how: str, gain: float) -> None:
         for attack in (lg.attacks.inverting_gradients(steps=100), lg.attacks.adaptive(steps=100))
     )
     assert float((adaptive - generic).mean()) > gain
+
+
+def test_one_example_through_a_first_linear_layer_is_read_off() -> None:
+    found = lg.data.load("fashion_mnist_sample")
+    records = found.sample(2, seed=4, split="test")
+    task = lg.Task(lg.models.build("mlp(width=8, depth=1)", found.domain), found.domain)
+    for defense in ("identity()", "clip(norm=0.01)", "lrp()"):
+        protected = task.protect(defense)
+        made = lg.attacks.adaptive(steps=1)(protected, lg.observe(protected, records))
+        assert float(lg.metrics.psnr(made.inputs[:, 0], records.inputs).min()) > 100, defense
+    noisy = task.protect("gaussian(std=0.1)")
+    assert lg.attacks.adaptive(steps=1)(noisy, lg.observe(noisy, records)).status != ("exact", "exact")

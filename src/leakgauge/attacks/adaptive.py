@@ -27,6 +27,7 @@ from leakgauge.adversary import (
 )
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.run import MEMORY, joined
+from leakgauge.attacks.analytic import Analytic, inverts
 from leakgauge.attacks.ats import undo_transformation
 from leakgauge.attacks.believed import believed, with_received_norm
 from leakgauge.attacks.mixing import undo_mixing
@@ -48,7 +49,8 @@ from leakgauge.types import Progress
 class Adaptive(Part):
     """The adversary of whatever protection the task has; ``adaptive().against(protection)`` shows it.
 
-    - None, or clipping of the whole update: cosine, since a clipped update is a positive multiple of the raw one.
+    - None, or clipping of the whole update: cosine, since a clipped update is a positive multiple of the raw one; one
+      example through a first linear layer with a bias is read off exactly.
     - Pruning, top-k, other maps: cosine after the map; of a pruned zero only what exceeds the smallest survivor
       counts, and of a layer under Soteria the columns that are not zero. Where less than 3 % survive, the prior weighs
       in inverse proportion more.
@@ -133,9 +135,11 @@ class Adaptive(Part):
         """What the client computed on: the records, or what its input stage made of them."""
         images = task.domain.kind == "image" and not flipped  # flipped pixels are not smooth
         adversary = self.against(task.protection, images=images)
+        bare = all(map(_only_scales, parts_of(task.protection.update)))
         if task.protection.model:
-            bare = all(map(_only_scales, parts_of(task.protection.update)))
             return behind_bottleneck(adversary, task, observations, bare, given)
+        if bare and _single(task, observations) and inverts(task):
+            return Analytic()(task, observations, **given)
         try:
             if self.bound == "received":
                 return self._bound_received(adversary, task, observations, given)
@@ -188,6 +192,13 @@ class Adaptive(Part):
 
 def _likelihood(parts: Sequence[UpdatePart], *, noisy: bool) -> Likelihood:
     return density() if noisy else cosine() if all(map(_only_scales, parts)) else through(cosine())
+
+
+def _single(task: Task, observations: Sequence[Observation]) -> bool:
+    """Whether every update is a multiple of one example's gradient."""
+    recipe = task.recipe
+    stepped = recipe.local_steps == 1 and not recipe.weight_decay
+    return stepped and all(seen.batch == 1 and seen.rounds for seen in observations)
 
 
 def _only_scales(part: UpdatePart) -> bool:

@@ -24,8 +24,9 @@ State = Literal["open", "tight", "contradiction", "no bound"]
 class Corridor:
     """Success of an attack with its one-sided limits, the ceiling above it, and how the two stand to each other.
 
-    ``open``: nobody knows what lies between; ``tight``: the attack's upper limit reaches the ceiling, so no better
-    attack and no better proof can be told from these; ``contradiction``: its lower limit exceeds the ceiling.
+    ``open``: nobody knows what lies between; ``tight``: the attack's upper limit reaches the ceiling and its lower one
+    at least half of it, so that neither a much better attack nor a much better proof is left (few records can show
+    neither); ``contradiction``: its lower limit exceeds the ceiling.
     """
 
     success: float
@@ -64,7 +65,7 @@ def corridor(hits: int, trials: int, ceiling: float | None, *, confidence: float
             sentence = (
                 f"the attack reached {reached}, more than the ceiling {top:.4g} allows: an assumption does not hold"
             )
-        elif high >= top:
+        elif high >= top and low >= top / 2:
             state, sentence = "tight", f"the attack reached {reached}, and the ceiling is {top:.4g}: tight"
         else:
             state = "open"
