@@ -15,6 +15,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from leakgauge.cli.app import Program
+from leakgauge.cli.audit import audit
 from leakgauge.cli.doctor import doctor
 from leakgauge.cli.inspect import inspect
 from leakgauge.cli.preflight import preflight
@@ -147,3 +148,16 @@ def test_help_teaches(command: str) -> None:
     assert code == 0
     assert "Examples:" in said
     assert "Imports your code" in said
+
+
+def test_an_audit_of_another_client_is_invalid_and_attacks_nothing(home: Path) -> None:
+    program = typer.Typer(cls=Program, rich_markup_mode=None, pretty_exceptions_enable=False)
+    program.command()(audit)
+    program.command()(doctor)
+    (home / "spec.toml").write_text(spec(0.2))
+    ended = CliRunner().invoke(program, ["audit", "spec.toml", "--quiet"], env={"COLUMNS": "200"})
+    assert ended.exit_code == 4, ended.output
+    made = json.loads((home / "spec-run" / "result.json").read_text())
+    assert {d["attack"]["verdict"] for d in made["checkpoints"][0]["defenses"]} == {"invalid"}
+    assert not list((home / "spec-run").glob("cells/*"))
+    assert "learning_rate = 0.05" in ended.output

@@ -30,12 +30,14 @@ def audit(
     """Run an audit, or what is left of it, and write ``result.json``; the same command resumes.
 
     Relative paths of the spec start at ``home``. ``redact`` keeps neither originals nor reconstructions, nor labels in
-    the result; ``ablate`` also attacks without each grant in turn. ``warn`` hears at once what spoils every verdict.
+    the result; ``ablate`` also attacks without each grant in turn. ``warn`` hears at once what spoils every verdict; a
+    set-up that does not replay is not attacked.
     """
     diagnosis = examine(spec, home) if spec.task.replay else None
-    if diagnosis is not None and diagnosis.status != "replays" and warn is not None:
-        warn(f"every verdict will be `invalid`, for this set-up is not your client's. {diagnosis.sentence}")
-    outcome = execute(spec, home, out, workers=workers, report=report, redact=redact, ablate=ablate)
+    valid = diagnosis is None or diagnosis.status == "replays"
+    if diagnosis is not None and not valid and warn is not None:
+        warn(f"every verdict is `invalid`: this set-up is not your client's; nothing is attacked. {diagnosis.sentence}")
+    outcome = execute(spec, home, out, workers=workers, report=report, redact=redact, ablate=ablate, attack=valid)
     store = Store(out)
     made = result(spec, prepare(spec, home), outcome, store, diagnosis)
     if redact:

@@ -189,7 +189,7 @@ class _Found:
             "adversaries": [],
             "records": [],
             "ablation": [],
-            "faults": [] if arms is not None else self.reasons(step, text),
+            "faults": [] if arms is not None or verdict.attack == "invalid" else self.reasons(step, text),
         }
         if arms is not None:
             said["adversaries"] = [self.adversary(step, text, trained, a, arms) for a in self.spec.adversaries]

@@ -77,8 +77,12 @@ def execute(
     report: Report | None = None,
     redact: bool = False,
     ablate: bool = False,
+    attack: bool = True,
 ) -> Outcome:
-    """Run every cell that is not done yet; ``redact`` keeps neither originals nor reconstructions."""
+    """Run every cell that is not done yet, or only plan them (``attack=False``).
+
+    ``redact`` keeps neither originals nor reconstructions.
+    """
     torch.set_num_threads(1)
     store = Store(folder, redact)
     _claim(store)
@@ -90,7 +94,7 @@ def execute(
     write(folder / "manifest.json", canonical(prepared.manifest).encode())
     write(folder / "spec.toml", toml.dump(spec.model_dump(mode="json")).encode())
     store.keep(prepared.records.inputs, prepared.records.labels)
-    left = [c for c in planned.cells if not store.done(c.id)]
+    left = [c for c in planned.cells if not store.done(c.id)] if attack else []
     store.log(event="start", left=len(left), cells=len(planned.cells), workers=workers)
     done, faults = len(planned.cells) - len(left), {}
     ended = _alone(left, prepared, store) if workers == 1 else _together(left, spec, home, store, workers)
