@@ -71,14 +71,12 @@ def over_training(context: Context) -> Measurement:
                 path.write_text(json.dumps(_row(name, rate)))
             table += json.loads(path.read_text())
             context.say(f"{name}, {rate}: " + ", ".join(f"{row['adaptive dB']:.1f}" for row in table[-len(STEPS) :]))
-
     values = {f"step {s}, mean over set-ups": _mean([r["adaptive dB"] for r in table if r["step"] == s]) for s in STEPS}
     return Measurement(
         value=values,
         passed=len(table) == len(DEFENSES) * len(RATES) * len(STEPS),
-        detail="PSNR in dB against the raw record, adaptive adversary, with the defense in training (but for Soteria) and "
-        "at the client; "
-        "no bar: measured as it is. 0.1 is the rate that was meant; 1e-4 is what the released code runs at",
+        detail="PSNR in dB against the raw record, adaptive adversary, with the defense in training (but for Soteria) "
+        "and at the client; no bar: measured as it is. 0.1 is the rate that was meant; 1e-4 is what the released code runs at",
         table=[{k: v for k, v in row.items() if k != "adaptive dB"} for row in table],
     )
 
