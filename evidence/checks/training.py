@@ -76,7 +76,8 @@ def over_training(context: Context) -> Measurement:
         value=values,
         passed=len(table) == len(DEFENSES) * len(RATES) * len(STEPS),
         detail="PSNR in dB against the raw record, adaptive adversary, with the defense in training (but for Soteria) "
-        "and at the client; no bar: measured as it is. 0.1 is the rate that was meant, 1e-4 what the released code runs at",
+        "and at the client; no bar: measured as it is. 0.1 is the rate that was meant, 1e-4 is that of the released "
+        "code",
         table=[{k: v for k, v in row.items() if k != "adaptive dB"} for row in table],
     )
 
