@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from leakgauge.report import formats
-from leakgauge.report.schema import Defense, Result
+from leakgauge.report.schema import Result
 from leakgauge.report.story import Subject, subjects
 
 SAFE = ("no evidence",)
@@ -57,15 +57,17 @@ def _defended(result: Result, found: list[Subject]) -> Iterator[str]:
             yield f"Do not rely on {subject.name} ({subject.expression}): {many} records were recognised"
     silent = [s for s in judged if s.word in SAFE]
     if silent:
-        prices = [_price(s.shown) for s in silent]
+        prices = [_price(s) for s in silent]
         named = ", ".join(f"{s.name} ({s.expression}{p})" for s, p in zip(silent, prices, strict=True))
         yield f"Of the settings audited, these attacks found nothing through {named}; that is no proof of safety"
     elif judged and all(s.word in (*LEAKS, "detectable") for s in judged):
         yield "None of the settings audited hid the records: add noise after clipping, or raise it, and audit again"
 
 
-def _price(defense: Defense) -> str:
-    return "" if defense.accuracy is None else f", accuracy {formats.share(defense.accuracy)}"
+def _price(subject: Subject) -> str:
+    """What it costs in accuracy, where the model was trained."""
+    known = subject.at.step > 0 and subject.shown.accuracy is not None
+    return f", accuracy {formats.share(subject.shown.accuracy)}" if known else ""
 
 
 def _models(found: list[Subject]) -> Iterator[str]:
