@@ -25,9 +25,9 @@ DEFENSES = {
 }
 UNDEFENDED = ("Soteria",)
 """Too slow for training here: the model is trained without it, and the client uses it."""
-STEPS = (0, 10, 100, 300)
+STEPS = (0, 10, 100)
 RATES = {"meant": 0.1, "slip": 1e-4}
-IMAGES, ITERATIONS = 6, 200
+IMAGES, ITERATIONS = 5, 120
 
 
 def _row(name: str, rate: str) -> list[dict[str, Any]]:
@@ -39,47 +39,54 @@ def _row(name: str, rate: str) -> list[dict[str, Any]]:
     rows = []
     trained = task.protect("identity()") if name in UNDEFENDED else task
     for reached in train(trained, found.train, steps=max(STEPS), **options):
+        row: dict[str, Any] = {"defense": name, "step": reached.step, "accuracy": "—", "dB": None}
+        rows.append(row | dict.fromkeys(("generic", "adaptive", "null"), "diverged"))
+        if not all(bool(value.isfinite().all()) for value in reached.state.values()):
+            continue
         at = task.at(reached.state)
         seen = lg.observe(at, records, seed=1)
-        scores = {
+        made = {
             "generic": inverting_gradients(ITERATIONS)(at, seen),
             "adaptive": adaptive(ITERATIONS)(at, seen),
             "null": adaptive(ITERATIONS)(at, nulls.noise(seen, seed=2)),
         }
-        means = {k: mean_interval(psnr(made.inputs[:, 0], records.inputs)) for k, made in scores.items()}
-        rows.append(
-            {
-                "defense": name,
-                "rate": f"{RATES[rate]:g} ({rate})",
-                "step": reached.step,
-                "accuracy": round(accuracy(at, found.test), 3),
-                **{k: f"{m.mean:.1f} [{m.low:.1f}, {m.high:.1f}]" for k, m in means.items()},
-                "adaptive dB": means["adaptive"].mean,
-            }
-        )
+        means = {k: mean_interval(psnr(m.inputs[:, 0], records.inputs)) for k, m in made.items()}
+        rows[-1] |= {k: f"{m.mean:.1f} [{m.low:.1f}, {m.high:.1f}]" for k, m in means.items()}
+        rows[-1] |= {"accuracy": round(accuracy(at, found.test), 3), "dB": means["adaptive"].mean}
     return rows
 
 
-@check("over_training", rows="over-training", cost="long")
-def over_training(context: Context) -> Measurement:
-    """Bayes CNN, Fashion-MNIST, SGD with momentum .9: PSNR of 6 test images at four steps, under nine set-ups."""
+def _over_training(context: Context, rate: str) -> Measurement:
     table: list[dict[str, Any]] = []
-    for rate in RATES:
-        for name in DEFENSES:
-            path = context.scratch / f"{rate}-{name.replace(' ', '-')}.json"
-            if not path.exists():
-                path.write_text(json.dumps(_row(name, rate)))
-            table += json.loads(path.read_text())
-            context.say(f"{name}, {rate}: " + ", ".join(f"{row['adaptive dB']:.1f}" for row in table[-len(STEPS) :]))
-    values = {f"step {s}, mean over set-ups": _mean([r["adaptive dB"] for r in table if r["step"] == s]) for s in STEPS}
+    for name in DEFENSES:
+        path = context.scratch / f"{name.replace(' ', '-')}.json"
+        if not path.exists():
+            path.write_text(json.dumps(_row(name, rate)))
+        table += json.loads(path.read_text())
+        context.say(
+            f"{name}: " + ", ".join(f"step {r['step']}: {r['adaptive']}" for r in table if r["defense"] == name)
+        )
+    found = {step: [r["dB"] for r in table if r["step"] == step and r["dB"] is not None] for step in STEPS}
+    lost = sorted({f"{r['defense']} at step {r['step']}" for r in table if r["dB"] is None})
     return Measurement(
-        value=values,
-        passed=len(table) == len(DEFENSES) * len(RATES) * len(STEPS),
-        detail="PSNR in dB against the raw record, adaptive adversary, with the defense in training (but for Soteria) "
-        "and at the client; no bar: measured as it is. 0.1 is the rate that was meant, 1e-4 is that of the released "
-        "code",
-        table=[{k: v for k, v in row.items() if k != "adaptive dB"} for row in table],
+        value={f"step {step}, mean over set-ups": _mean(values) for step, values in found.items()},
+        passed=len(table) == len(DEFENSES) * len(STEPS),
+        detail=f"PSNR in dB against the raw record, adaptive adversary, {ITERATIONS} iterations, with the defense in "
+        f"training (but for Soteria) and at the client; no bar: measured as it is; diverged: {', '.join(lost) or 'none'}",
+        table=[{k: v for k, v in row.items() if k != "dB"} for row in table],
     )
+
+
+@check("over_training_meant", rows="over-training", cost="minutes")
+def over_training_meant(context: Context) -> Measurement:
+    """Bayes CNN, Fashion-MNIST, SGD with momentum .9 at rate 0.1, as the papers mean it: 5 images, nine set-ups."""
+    return _over_training(context, "meant")
+
+
+@check("over_training_slip", rows="over-training", cost="minutes")
+def over_training_slip(context: Context) -> Measurement:
+    """The same at rate 1e-4, at which the released code of the Bayes paper really trains."""
+    return _over_training(context, "slip")
 
 
 def _mean(values: list[float]) -> float:
