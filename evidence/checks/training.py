@@ -72,7 +72,8 @@ def _over_training(context: Context, rate: str) -> Measurement:
         value={f"step {step}, mean over set-ups": _mean(values) for step, values in found.items()},
         passed=len(table) == len(DEFENSES) * len(STEPS),
         detail=f"PSNR in dB against the raw record, adaptive adversary, {ITERATIONS} iterations, with the defense in "
-        f"training (but for Soteria) and at the client; no bar: measured as it is; diverged: {', '.join(lost) or 'none'}",
+        "training (but for Soteria) and at the client; no bar: measured as it is; diverged: "
+        f"{', '.join(lost) or 'none'}",
         table=[{k: v for k, v in row.items() if k != "dB"} for row in table],
     )
 
