@@ -90,7 +90,9 @@ DETAIL = (
 )
 
 
-TUNED = "TV 4e-3 without the layer and 2e-3 with its columns, after a search on 2 train images"
+KEPT = "undefended and generic keep the TV 4e-4 of the issue; a larger weight may raise the undefended figure, too"
+TUNED = f"TV 4e-3 without the layer and 2e-3 with its columns, after a search on 2 train images; {KEPT}"
+TUNED_SECOND = f"TV 2e-3 for both adaptive attacks, after a search on 3 train images; {KEPT}"
 
 
 @check("soteria_first_linear", rows="soteria", cost="long")
@@ -108,12 +110,12 @@ def soteria_first_linear(context: Context) -> Measurement:
 @check("soteria_second_linear", rows="soteria", cost="long")
 def soteria_second_linear(context: Context) -> Measurement:
     """Soteria on the layer 2000→1000: dropping it, or matching its surviving columns, against the generic attack."""
-    mean, interval, rows = _soteria(context, "linear2", {"weight": TV, "columns": TV})
+    mean, interval, rows = _soteria(context, "linear2", {"weight": 2e-3, "columns": 2e-3})
     passed = (
         mean["drop the layer"] >= mean["undefended"] - 1.5
         and min(mean["drop the layer"], mean["surviving columns"]) >= mean["generic"] + 9
     )
-    return Measurement(value=mean, interval=interval, passed=passed, detail=DETAIL, table=rows)
+    return Measurement(value=mean, interval=interval, passed=passed, detail=f"{DETAIL}; {TUNED_SECOND}", table=rows)
 
 
 FRACTIONS = (0.5, 0.9, 0.99, 0.999)
