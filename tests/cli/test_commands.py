@@ -189,3 +189,9 @@ def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = run_raising(monkeypatch, ZeroDivisionError("a bug of ours"))
     assert ran.code == 1
     assert isinstance(ran.exception, ZeroDivisionError)
+
+
+def test_init_into_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    ended = CliRunner().invoke(app, ["init", str(tmp_path / "nowhere" / "x.toml")])
+    assert ended.exit_code == 2
+    assert "cannot be written" in ended.output

@@ -86,3 +86,13 @@ def test_a_run_equals_itself(tmp_path: Path) -> None:
     assert {c.sentence for c in found.changes} == {"same"}
     assert "No difference." in found.markdown()
     assert found.markdown().count("unchanged") == 2
+
+
+def test_a_bound_that_changed_is_shown_and_one_that_did_not_is_not(tmp_path: Path) -> None:
+    with_bound = make(tmp_path / "a", {"bounded": "no evidence", "noisy": "no evidence"})
+    made = json.loads((with_bound / "result.json").read_text())
+    made["checkpoints"][0]["defenses"][0]["bound"]["ceiling"] = 0.4
+    other = make(tmp_path / "b", {"bounded": "no evidence", "noisy": "no evidence"}, checkpoints=made["checkpoints"])
+    assert compare(read(with_bound), read(other)).tables()["Bounds"][1] == [
+        ("bounded", "0", "at most 2 %", "at most 40 %")
+    ]

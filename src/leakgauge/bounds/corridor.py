@@ -69,5 +69,6 @@ def corridor(hits: int, trials: int, ceiling: float | None, *, confidence: float
             state, sentence = "tight", f"the attack reached {reached}, and the ceiling is {top:.4g}: tight"
         else:
             state = "open"
-            sentence = f"the attack reached {reached}, the ceiling is {top:.4g}: what lies between is open"
+            wide = "too few records to tell" if high >= top else "what lies between is open"
+            sentence = f"the attack reached {reached}, the ceiling is {top:.4g}: {wide}"
     return Corridor(success, low, high, ceiling, trials, confidence, state, sentence)

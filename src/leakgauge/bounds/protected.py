@@ -227,6 +227,8 @@ def _ceiling(
         f"no adversary reconstructs a record within the threshold with probability above {best.value:.4g} "
         f"(κ ≤ {kappa:.4g}; {best.bound}; {_times(rounds)})"
     )
+    if best.value > 0.9995:
+        sentence = f"a ceiling of 1 proves nothing: more noise is needed (κ ≤ {kappa:.4g}; {best.bound})"
     return Figure(best.value, sentence, (_NOISE, f"compared with {best.reference}", *_about(guess, batch)))
 
 

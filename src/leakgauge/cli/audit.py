@@ -39,7 +39,11 @@ def init(
 
     if path.exists():
         raise LeakgaugeError("is there already", where=str(path), remedy="give another name, or remove it")
-    path.write_text(starter(path.name, preset.value), encoding="utf-8")
+    try:
+        path.write_text(starter(path.name, preset.value), encoding="utf-8")
+    except OSError as fault:
+        remedy = "give a name in a folder that is there and that you may write to"
+        raise LeakgaugeError(f"cannot be written ({fault.strerror})", where=str(path), remedy=remedy) from None
     typer.echo(f"wrote {path}; next: leakgauge check {path}")
 
 
@@ -129,6 +133,11 @@ def audit(
         )
         raise typer.Exit(130) from None
     _tell(made, folder, redact)
+    if fail_on:
+        from leakgauge.audit.verdict import failing
+
+        for line in failing(made, fail_on.value):
+            typer.echo(f"gate {fail_on.value} fails: {line}", err=True)
     raise typer.Exit(exit_code(made, fail_on.value if fail_on else None))
 
 

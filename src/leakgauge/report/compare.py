@@ -18,6 +18,7 @@ from leakgauge.report.words import INCONCLUSIVE, LADDER
 Scores = npt.NDArray[np.float64]
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 VERDICTS = ("defense", "step", "before", "after", "what changed")
+BOUNDS = ("defense", "step", "bound before", "bound after")
 SCORES = ("defense", "step", "gain before", "gain after", "change of the mean score")
 SETTINGS = ("setting", "before", "after")
 
@@ -76,6 +77,7 @@ class Comparison:
         return {
             "Verdicts": (VERDICTS, [_verdict_row(c) for c in self.changes]),
             "Scores": (SCORES, [self._score_row(c) for c in self.changes]),
+            "Bounds": (BOUNDS, [row for row in map(_bound_row, self.changes) if row[2] != row[3]]),
             "Settings": (SETTINGS, list(self.settings)),
         }
 
@@ -105,6 +107,11 @@ class Comparison:
 def _verdict_row(change: Change) -> tuple[str, ...]:
     words = (side.attack.verdict if side else "–" for side in (change.before, change.after))
     return (change.name, str(change.step), *words, change.sentence)
+
+
+def _bound_row(change: Change) -> tuple[str, ...]:
+    bounds = (formats.bound(side.bound) if side else "–" for side in (change.before, change.after))
+    return (change.name, str(change.step), *bounds)
 
 
 def compare(before: Run, after: Run) -> Comparison:

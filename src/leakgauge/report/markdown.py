@@ -46,6 +46,7 @@ def markdown(run: Run) -> str:
     lines += ["", "## Verdicts", "", *_verdicts(run)]
     lines += ["", "## What this means", ""]
     lines += [f"- **{m.word}**: {plain(m.plain)}" for m in MEANINGS.values() if any(s.word == m.word for s in found)]
+    lines += _bounds(run)
     lines += ["", "## What to do", "", *(f"- {plain(line)}." for line in advice(result))] if advice(result) else []
     lines += [
         "",
@@ -129,6 +130,24 @@ def _structure(run: Run) -> list[str]:
     """What leaks by structure, whatever the attacks found."""
     found = [f"- **{plain(x.name)}** ({plain(x.severity)}): {plain(x.sentence)}" for x in run.result.preflight]
     return ["", "## What leaks by structure", "", *found] if found else []
+
+
+def _bounds(run: Run) -> list[str]:
+    """What is proven of each defense, and on what it rests; only those with a proof."""
+    lines: list[str] = []
+    for subject in story.subjects(run.result):
+        bound = subject.shown.bound
+        if bound is None or bound.ceiling is None:
+            continue
+        said = [bound.why]
+        said += [f.sentence for f in (bound.log_capacity, bound.epsilon) if f is not None and f.value is not None]
+        said += [bound.corridor.sentence] if bound.corridor else []
+        unit = f", per {bound.unit}" if bound.unit else ""
+        lines.append(
+            f"- **{plain(subject.name)}** ({formats.bound(bound)} recognised{unit}): {plain('; '.join(said))}."
+        )
+        lines += [f"  - assumes: {plain(assumed)}" for assumed in bound.assumptions]
+    return ["", "## Bounds: what no adversary exceeds", "", *lines] if lines else []
 
 
 def _grants(run: Run) -> list[str]:
