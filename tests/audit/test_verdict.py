@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from leakgauge.audit.spec import Recognisable, VerdictSpec
-from leakgauge.audit.verdict import Arms, Verdict, contradictions, failing, verdicts
+from leakgauge.audit.verdict import Arms, Finding, Verdict, _verdict, contradictions, failing, find, verdicts
 
 N = 12
 RULES = VerdictSpec(recognisable=Recognisable(ssim=0.5))
@@ -112,3 +112,19 @@ def test_a_control_that_beats_its_null_without_recognising_anything_is_too_weak(
 
 def test_a_trace_that_nobody_finds_without_the_defense_is_chance() -> None:
     assert word(arms(0.1), control=arms(seed=1)).attack == "too weak"
+
+
+def test_a_trace_behind_a_defense_is_never_silence_while_one_adversary_works() -> None:
+    """All together the control may miss its level although one of them works: the trace still counts."""
+    together = word(arms(0.1)).control
+    assert together is not None
+    said = _verdict(
+        "d", arms(0.1), find(arms(0.1), 0.5, "ssim"), 0.001, replace(together, together=_blind()), RULES, "ssim"
+    )
+    assert said.attack == "detectable"
+
+
+def _blind() -> Finding:
+    found = find(arms(seed=1), 0.5, "ssim")
+    assert found.p > RULES.significance
+    return found

@@ -1,7 +1,7 @@
 """Nulls: the adversary without information, with the same grants.
 
 What an attack scores means nothing until it is compared with what the same attack scores when there is nothing to
-find: noise in place of the update, or another record's update.
+find: noise in place of the update. Another record's update needs other records: the audit has them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from leakgauge.errors import ObservationError
 from leakgauge.observation import Observation, Round, mixed
 
 
@@ -34,10 +33,3 @@ def noise(observations: Sequence[Observation], *, seed: int = 0) -> list[Observa
         replace(seen, rounds=tuple(blurred(made, mixed(seed, i, r)) for r, made in enumerate(seen.rounds)))
         for i, seen in enumerate(observations)
     ]
-
-
-def another(observations: Sequence[Observation]) -> list[Observation]:
-    """Each observation in the place of the one before it: scored against a record that did not make it."""
-    if len(observations) < 2:
-        raise ObservationError("one observation has no other to stand in", where="null", remedy="give at least two")
-    return [*observations[1:], observations[0]]

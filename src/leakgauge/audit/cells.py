@@ -12,6 +12,7 @@ from torch import Tensor
 
 from leakgauge import metrics, parse
 from leakgauge.adversary import Adversary, Reconstruction, nulls
+from leakgauge.audit.checks import SMALLEST_SSIM
 from leakgauge.audit.plan import Cell
 from leakgauge.audit.prepare import Prepared, batches
 from leakgauge.audit.store import Store
@@ -22,7 +23,6 @@ from leakgauge.types import Progress, Records, Threat
 
 CAP = 999.0
 """JSON has no infinity: the PSNR of an identical image is written as this."""
-SMALLEST_SSIM = 11
 Made = tuple[dict[str, Any], dict[str, Tensor]]
 
 

@@ -36,7 +36,7 @@ class Estimate:
     seconds: float | None = None
     megabytes: float | None = None
 
-    def sentences(self, workers: int = 1) -> list[str]:
+    def sentences(self) -> list[str]:
         """What ``check`` prints."""
         if self.seconds is None or self.evaluations is None or self.megabytes is None:
             return ["work: not estimated, since that would import your code; the audit shows the time left as it runs"]

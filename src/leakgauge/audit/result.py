@@ -38,7 +38,8 @@ from typing import Any
 import numpy as np
 
 from leakgauge.audit.ceiling import ceilings
-from leakgauge.audit.cells import SMALLEST_SSIM, scores
+from leakgauge.audit.cells import scores
+from leakgauge.audit.checks import SMALLEST_SSIM
 from leakgauge.audit.doctor import Diagnosis
 from leakgauge.audit.ledger import ledger, replayed
 from leakgauge.audit.plan import ARMS, IDENTITY, Cell, controls, shown, threats, trainings

@@ -215,6 +215,15 @@ def problems(spec: Spec, file: str | Path) -> list[Problem]:
     return Checks(spec, Path(file)).problems()
 
 
+def sound(path: Path) -> Spec:
+    """The spec of a file, or a :class:`SpecError` with all its problems, of form and of sense."""
+    spec = load(path)
+    found = problems(spec, path)
+    if found:
+        raise SpecError(found)
+    return spec
+
+
 def shown(value: Any, most: int = 60) -> str:
     """A value on one line of an error message."""
     text = " ".join((value if isinstance(value, str) else repr(value)).split())

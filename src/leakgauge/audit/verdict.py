@@ -11,7 +11,8 @@ invalid      the set-up does not replay
 ============ ===================================================================================================
 
 "Above the null" compares with the update of another record: the one null that is exchangeable with the truth when
-nothing leaks, so that the level holds exactly. Noise in place of the update and a guess from the prior alone are
+nothing leaks, so that the test over all records holds its level exactly (that of one record by itself rests on
+normal scores; evidence: false alarms). Noise in place of the update and a guess from the prior alone are
 easier or harder to beat for reasons that have nothing to do with leakage; they are reported beside it, and a record
 counts as recognised only if it beats all three.
 
@@ -120,7 +121,7 @@ class Control:
 
 def control(arms: Arms, rules: VerdictSpec, metric: str) -> Control:
     """Every adversary by itself, and all together, without a defense."""
-    threshold = getattr(rules.recognisable, metric) or np.inf
+    threshold = _threshold(rules, metric)
     each = {name: find(arms.only(name), threshold, metric) for name in next(iter(arms.scores.values()))}
     p = holm({name: finding.p for name, finding in each.items()})
     works = tuple(name for name, finding in each.items() if p[name] <= rules.significance and finding.recognised)
@@ -144,7 +145,7 @@ def verdicts(
     arms: Mapping[str, Arms], controls: Mapping[str, Arms], rules: VerdictSpec, metric: str
 ) -> dict[str, Verdict]:
     """One verdict per key of ``arms``; p-values are corrected for their number."""
-    threshold = getattr(rules.recognisable, metric) or np.inf
+    threshold = _threshold(rules, metric)
     found = {key: find(a, threshold, metric) for key, a in arms.items()}
     corrected = holm({key: finding.p for key, finding in found.items()})
     known = {id(a): control(a, rules, metric) for a in {id(a): a for a in controls.values()}.values()}
@@ -157,7 +158,7 @@ def verdicts(
 def _verdict(
     name: str, arms: Arms, found: Finding, p: float, positive: Control, rules: VerdictSpec, metric: str
 ) -> Verdict:
-    threshold = getattr(rules.recognisable, metric) or np.inf
+    threshold = _threshold(rules, metric)
     real, pool = arms.best("real", metric), arms.unrelated(metric)[arms.alike]
     psnr, floor = arms.best("real", "psnr"), arms.null("psnr")
     exact = psnr[(psnr >= rules.exact) & (floor < rules.exact)]
@@ -174,7 +175,7 @@ def _verdict(
         one = found.recognised == 1
         reach, beat = ("reaches", "beats") if one else ("reach", "beat")
         why = f"{many} {reach} {metric} {threshold:g} and {beat} every null ({_p(p)})"
-    elif beaten and positive.together.p <= rules.significance:
+    elif beaten and (positive.works or positive.together.p <= rules.significance):
         # no trace without the defense, yet one with it, would be chance: a defense adds nothing
         word = "detectable"
         why = f"the null is beaten ({_p(p)}), but no record reaches {metric} {threshold:g} and beats every null"
@@ -200,6 +201,10 @@ def _silent(p: float, positive: Control, metric: str) -> tuple[Word, str]:
         f"{'recognise' if len(works) > 1 else 'recognises'} {positive.together.recognised} of "
         f"{positive.together.records} records{besides}",
     )
+
+
+def _threshold(rules: VerdictSpec, metric: str) -> float:
+    return getattr(rules.recognisable, metric) or np.inf
 
 
 def _p(value: float) -> str:

@@ -57,8 +57,9 @@ def check(
     """
     from leakgauge.audit.estimate import estimate
     from leakgauge.audit.plan import IDENTITY
+    from leakgauge.audit.spec import sound
 
-    spec = _sound(path)
+    spec = sound(path)
     made = estimate(spec, path.parent, ablate=ablate)
     steps = list(dict.fromkeys(spec.checkpoints.train_steps))
     at = "" if steps == [0] else f" x {len(steps)} checkpoints (steps {', '.join(map(str, steps))})"
@@ -77,17 +78,6 @@ def check(
 def _many(count: int, word: str) -> str:
     plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
     return f"{count} {word if count == 1 else plural}"
-
-
-def _sound(path: Path) -> Any:
-    """The spec of a file, or all its problems."""
-    from leakgauge.audit.spec import SpecError, load, problems
-
-    spec = load(path)
-    found = problems(spec, path)
-    if found:
-        raise SpecError(found)
-    return spec
 
 
 def audit(
@@ -117,9 +107,10 @@ def audit(
     """
     from leakgauge.audit import audit as run
     from leakgauge.audit.estimate import strangers
+    from leakgauge.audit.spec import sound
     from leakgauge.cli.own_code import announce
 
-    spec = _sound(path)
+    spec = sound(path)
     announce(*strangers(spec))
     folder = out or path.with_name(f"{path.stem}-run")
     try:

@@ -41,12 +41,9 @@ def doctor(
     Imports your code where the spec names it (package.module:name). Exit code 0 if the settings replay, 4 if not.
     """
     from leakgauge.audit.doctor import examine
-    from leakgauge.audit.spec import SpecError, load, problems
+    from leakgauge.audit.spec import sound
 
-    read = load(spec)
-    found = problems(read, spec)
-    if found:
-        raise SpecError(found)
+    read = sound(spec)
     announce(read.task.model, read.task.loss, read.task.data)
     diagnosis = examine(read, spec.parent)
     if as_json:

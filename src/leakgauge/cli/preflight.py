@@ -29,12 +29,9 @@ def preflight(
     """
     from leakgauge.audit.preflight import preflight as run
     from leakgauge.audit.prepare import prepare
-    from leakgauge.audit.spec import SpecError, load, problems
+    from leakgauge.audit.spec import sound
 
-    read = load(spec)
-    found = problems(read, spec)
-    if found:
-        raise SpecError(found)
+    read = sound(spec)
     announce(read.task.model, read.task.loss, read.task.data)
     leaks = run(prepare(read, spec.parent).task)
     if as_json:

@@ -24,15 +24,12 @@ def leakgauge_audit(request: pytest.FixtureRequest) -> RunAudit:
     """Run an audit and fail the test where its gate fails; returns the result."""
 
     def run(spec: str | Path, *, fail_on: str = "recognisable", workers: int = 1) -> dict[str, Any]:
-        from leakgauge.audit import audit, load
-        from leakgauge.audit.spec import SpecError, problems
+        from leakgauge.audit import audit
+        from leakgauge.audit.spec import sound
         from leakgauge.audit.verdict import contradictions, failing
 
         path = Path(request.config.rootpath) / spec
-        loaded = load(path)
-        found = problems(loaded, path)
-        if found:
-            raise SpecError(found)
+        loaded = sound(path)
         cache = request.config.cache
         folder = Path(cache.mkdir("leakgauge")) / path.stem if cache is not None else path.with_name(f"{path.stem}-run")
         made = audit(loaded, path.parent, folder, workers=workers)
