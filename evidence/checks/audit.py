@@ -122,6 +122,7 @@ def positive_control(context: Context) -> Measurement:
     table, weak, audits = [], 0, 0
     for name, (text, times) in {**CRIPPLED, "in good health": ("inverting_gradients(steps=60)", 4)}.items():
         words: Counter[str] = Counter()
+        beats: list[bool] = []
         for seed in range(times):
             raw = {
                 "seed": seed,
@@ -129,8 +130,11 @@ def positive_control(context: Context) -> Measurement:
                 "defenses": {"noisy": "gaussian(std=100.0)"},
                 "adversaries": {"it": text},
             }
-            words[_audited(context, f"{name}-{seed}", raw)["word"]] += 1
-        table.append({"adversary": name, **{word: words[word] for word in ("too weak", "no evidence", *LOUD)}})
+            found = _audited(context, f"{name}-{seed}", raw)
+            words[found["word"]] += 1
+            beats.append(found["control"]["p"] <= LEVEL)
+        told = {word: words[word] for word in ("too weak", "no evidence", *LOUD)}
+        table.append({"adversary": name, **told, "beats its null without a defense": f"{sum(beats)} of {times}"})
         context.say(str(table[-1]))
         if name in CRIPPLED:
             weak, audits = weak + words["too weak"], audits + times
