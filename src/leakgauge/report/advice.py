@@ -92,6 +92,6 @@ def _proofs(found: list[Subject]) -> Iterator[str]:
         if bound.ceiling is not None and bound.ceiling > bound.enough.ceiling:
             yield (
                 f"For a proof instead of a search: with {bound.enough.expression}, nobody recognises a record with a "
-                f"probability above {100 * bound.enough.ceiling:.0f} %; {subject.name} as it is proves "
+                f"probability above {100 * bound.enough.ceiling:.0f} %; for {subject.name} as it is the ceiling is "
                 f"{formats.bound(bound)}"
             )
