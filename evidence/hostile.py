@@ -91,6 +91,7 @@ SPEC: dict[str, Any] = {
     "task": {"model": "logistic", "data": "d.npz", "records": 8, "weights": "w.safetensors", "recipe": {"batch": 1}},
     "defenses": {"none": "identity()"},
     "adversaries": {"a": "analytic()"},
+    "leave_out": ["adaptive"],
 }
 
 

@@ -16,6 +16,7 @@ from leakgauge.audit.prepare import digest, prepare
 from leakgauge.audit.spec import Spec, of
 
 BASE: dict[str, Any] = {
+    "leave_out": ["adaptive"],
     "task": {"model": "mlp(width=8, depth=1)", "records": 7},
     "defenses": {"none": "identity()", "noisy": "gaussian(std=0.001)"},
     "adversaries": {"a": "inverting_gradients(steps=3)"},

@@ -278,3 +278,35 @@ def test_user_code_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_spec_is_frozen() -> None:
     assert isinstance(of(GOOD), Spec)
+
+
+@pytest.mark.parametrize(
+    ("listed", "added"),
+    [
+        ({"a": "analytic()"}, {"adaptive (added)": "adaptive()"}),
+        ({"a": "my.code:Attack()"}, {"adaptive (added)": "adaptive()"}),
+        ({"a": "adaptive(steps=3)"}, {"generic (added)": "inverting_gradients()"}),
+        (
+            {"a": ["adaptive()", "dlg()"]},
+            {"generic (added)": "inverting_gradients()", "adaptive (added)": "adaptive()"},
+        ),
+        ({"a": "dlg()", "b": "adaptive()"}, {}),
+        ({"a": "dlg()", "b": "drop_layer()"}, {"adaptive (added)": "adaptive()"}),
+    ],
+)
+def test_a_generic_and_an_adaptive_adversary_always_attack(listed: dict[str, Any], added: dict[str, str]) -> None:
+    made = of({**GOOD, "adversaries": listed})
+    assert made.adversaries == {**listed, **added}
+    assert [note.partition(": ")[0] for note in made.notes()] == list(added)
+    assert of(made.model_dump()) == made  # the written-out spec is the same audit
+
+
+def test_leaving_one_out_is_said_and_must_be_meant() -> None:
+    made = of({**GOOD, "leave_out": ["generic"]})
+    assert list(made.adversaries) == ["adaptive"]
+    assert "LEFT OUT: the generic attack" in made.notes()[0]
+    assert (
+        "lists a generic one" in found({**GOOD, "adversaries": {"a": "dlg()"}, "leave_out": ["generic"]})["leave_out.0"]
+    )
+    assert "there is none" in found({**GOOD, "leave_out": ["generic", "adaptive"]})["adversaries"]
+    assert "at the top" in found({**GOOD, "adversaries": {"leave_out": ["generic"]}})["adversaries.leave_out"]

@@ -17,6 +17,7 @@ records = 7
 shipped = "{defense}"
 [adversaries]
 linear = "analytic()"
+adaptive = "adaptive(steps=5)"
 """
 
 

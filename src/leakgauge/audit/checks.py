@@ -20,7 +20,7 @@ from torch import nn
 
 import leakgauge
 from leakgauge import data, models
-from leakgauge.audit.spec import Problem, Spec, shown
+from leakgauge.audit.spec import Problem, Spec, kinds, shown
 from leakgauge.audit.statistics import least_p
 from leakgauge.defenses.protection import Protection, protection
 from leakgauge.errors import LeakgaugeError, nearest
@@ -61,6 +61,7 @@ class Checks:
         self._replay()
         self._parts("defenses", self.spec.defenses)
         self._parts("adversaries", self.spec.adversaries)
+        self._left_out()
         self._grants()
         self._threat()
         self._verdict()
@@ -76,7 +77,11 @@ class Checks:
             )
         given = [text for name in self.spec.adversaries for text in self.spec.settings(name)]
         if threat.labels == "joint" and any("adaptive" in text for text in given):
-            self.add("threat.labels", "adaptive() does not search for labels", 'say "inferred"')
+            self.add(
+                "threat.labels",
+                "adaptive() does not search for labels",
+                'say "inferred", or leave_out = ["adaptive"] at the top of the spec',
+            )
 
     def add(self, key: str, what: str, remedy: str) -> None:
         self.found.append(Problem(str(self.file), key, what, remedy))
@@ -136,6 +141,14 @@ class Checks:
                 made = self.part(f"{group}.{name}", text, group)
                 if made is not None and group == "defenses":
                     self._defense(f"{group}.{name}", self.tried(f"{group}.{name}", protection, made))
+
+    def _left_out(self) -> None:
+        listed = kinds(self.spec.adversaries)
+        for i, kind in enumerate(self.spec.leave_out):
+            if kind in listed:
+                self.add(f"leave_out.{i}", f"adversaries lists a {kind} one", f"take it, or {kind!r} here, out")
+        if "leave_out" in self.spec.adversaries:
+            self.add("adversaries.leave_out", "names no adversary", "write leave_out at the top, before any section")
 
     def _defense(self, key: str, made: Protection | None) -> None:
         """Whether its early parts can do their work here: encode so few records, change such a model."""

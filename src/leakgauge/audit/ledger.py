@@ -33,6 +33,7 @@ def ledger(spec: Spec, prepared: Prepared, diagnosis: Diagnosis | None) -> list[
             "every verdict",
             f"these adversaries with this much work: {', '.join(spec.adversaries)}; a stronger one may find more",
         ),
+        *(("every verdict", note) for note in spec.notes()),
         (
             "p-values",
             "if nothing leaks, an update and that of another record with the same grants are exchangeable; corrected "

@@ -3,6 +3,7 @@
 Schema 1::
 
     schema, spec, environment, scope
+    notes                       [sentence]: adversaries that were added, or left out on request
     metric                      the score that verdicts are about: ssim, or psnr where images are too small for it
     thresholds                  {metric, recognisable, exact, significance}
     replay                      {status, sentence}: does our client replay the user's?
@@ -72,6 +73,7 @@ def result(
         "spec": spec.model_dump(mode="json"),
         "environment": environment(),
         "scope": SCOPE,
+        "notes": spec.notes(),
         "metric": metric,
         "thresholds": {
             "metric": metric,

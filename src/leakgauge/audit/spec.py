@@ -6,17 +6,24 @@ imports the user's code: a ``package.module:name`` is checked for its form only.
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from leakgauge.errors import LeakgaugeError, nearest
 
 MOST_BYTES = 1 << 20
+Attacks = Literal["generic", "adaptive"]
+BOTH: dict[Attacks, str] = {"generic": "inverting_gradients()", "adaptive": "adaptive()"}
+"""The two adversaries that every audit runs, as they are added where a spec lists none of that kind."""
+ADDED = "{} (added)"
+_INFORMED = re.compile(r"\s*(adaptive|bayes|drop_layer)\b")
+"""Attacks that look at the defense; of these only ``adaptive`` follows whatever it is."""
 
 
 @dataclass(frozen=True)
@@ -138,22 +145,60 @@ class VerdictSpec(_Section):
 
 
 class Spec(_Section):
-    """A whole audit."""
+    """A whole audit. Of its adversaries one is generic and one adaptive, added where none is listed or left out."""
 
+    leave_out: list[Attacks] = []
     task: TaskSpec
     checkpoints: Checkpoints = Checkpoints()
     defenses: dict[str, str] = {"none": "identity()"}
-    adversaries: dict[str, str | list[str]] = {"generic": "inverting_gradients()", "adaptive": "adaptive()"}
+    adversaries: Annotated[dict[str, str | list[str]], Field(validate_default=True)] = {}
     tuning: Tuning = Tuning()
     threat: ThreatSpec = ThreatSpec()
     verdict: VerdictSpec = VerdictSpec()
     bound: BoundSpec = BoundSpec()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
+    @field_validator("adversaries")
+    @classmethod
+    def _with_both(cls, given: dict[str, str | list[str]], info: ValidationInfo) -> dict[str, str | list[str]]:
+        """A defense is judged by an adversary that ignores it and by one that models it."""
+        missing = [kind for kind in BOTH if kind not in (*kinds(given), *info.data.get("leave_out", ()))]
+        return {**given, **{ADDED.format(kind) if given else kind: BOTH[kind] for kind in missing}}
+
     def settings(self, adversary: str) -> list[str]:
         """The expressions of an adversary: several are tuned, per defense, on reference records."""
-        given = self.adversaries[adversary]
-        return [given] if isinstance(given, str) else list(given)
+        return _texts(self.adversaries[adversary])
+
+    def notes(self) -> list[str]:
+        """What a reader of the audit has to know about who attacked."""
+        added = [name for name in self.adversaries if name in map(ADDED.format, BOTH)]
+        said = [f"{name}: {self.adversaries[name]}, since the spec lists no such adversary" for name in added]
+        return [*said, *(f"LEFT OUT: the {kind} attack. {_UNTESTED[kind]}" for kind in self.leave_out)]
+
+
+_UNTESTED: dict[Attacks, str] = {
+    "generic": "Whether an adversary who ignores the defense succeeds was not tried",
+    "adaptive": "No adversary modelled the defense: a verdict says little about one who does",
+}
+
+
+def kinds(adversaries: Mapping[str, str | list[str]]) -> set[Attacks]:
+    """Which of the two kinds are listed; a list of settings is of a kind if all of them are.
+
+    Adaptive is ``adaptive(…)``; generic is what does not look at the defense, one's own attacks among them.
+    """
+    found: set[Attacks] = set()
+    for texts in map(_texts, adversaries.values()):
+        informed = [match.group(1) if (match := _INFORMED.match(text)) else "" for text in texts]
+        if informed and not any(informed):
+            found.add("generic")
+        if informed and set(informed) == {"adaptive"}:
+            found.add("adaptive")
+    return found
+
+
+def _texts(given: str | list[str]) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)
 
 
 def load(path: Path) -> Spec:

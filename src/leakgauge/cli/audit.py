@@ -71,7 +71,7 @@ def check(
         f"(the update, another record's update, noise){at}, {_many(spec.task.records, 'update')} of "
         f"{_many(spec.task.recipe.batch, 'record')}: {least}{made.cells} cells"
     )
-    for sentence in made.sentences():
+    for sentence in (*(f"adversaries: {note}" for note in spec.notes()), *made.sentences()):
         typer.echo(sentence)
 
 
@@ -185,6 +185,8 @@ def _tell(made: dict[str, Any], folder: Path, redact: bool) -> None:
             typer.echo(f"{defense['name']}{at}: {defense['attack']['verdict']} — {defense['attack']['why']}")
     for line in contradictions(made):
         typer.echo(f"contradiction: {line}")
+    for note in made["notes"]:
+        typer.echo(f"adversaries: {note}")
     typer.echo(made["scope"])
     page, *others = report(folder, redact=redact)
     typer.echo(f"wrote {', '.join(map(str, others))} and {folder / 'result.json'}")

@@ -43,6 +43,7 @@ def markdown(run: Run) -> str:
     lines = [f"# {plain(story.headline(found))}", ""]
     lines += [f"- **Scope.** {plain(result.scope)}", f"- **Your client.** {plain(result.replay.sentence)}"]
     lines += [f"- **Positive control.** {plain(story.control(result))}"]
+    lines += [f"- **Adversaries.** {plain(note)}." for note in result.notes]
     lines += ["", "## Verdicts", "", *_verdicts(run)]
     lines += ["", "## What this means", ""]
     lines += [f"- **{m.word}**: {plain(m.plain)}" for m in MEANINGS.values() if any(s.word == m.word for s in found)]

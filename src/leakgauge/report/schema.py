@@ -202,6 +202,7 @@ class Result(_Value):
     spec: dict[str, Any]
     environment: dict[str, str] = {}
     scope: str
+    notes: tuple[str, ...] = ()
     metric: str
     thresholds: Thresholds
     replay: Replay
