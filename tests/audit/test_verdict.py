@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from leakgauge.audit.spec import Recognisable, VerdictSpec
-from leakgauge.audit.verdict import Arms, Finding, Verdict, _verdict, contradictions, failing, find, verdicts
+from leakgauge.audit.verdict import Arms, Encodings, Finding, Verdict, _verdict, contradictions, failing, find, verdicts
 
 N = 12
 RULES = VerdictSpec(recognisable=Recognisable(ssim=0.5))
@@ -128,3 +128,30 @@ def _blind() -> Finding:
     found = find(arms(seed=1), 0.5, "ssim")
     assert found.p > RULES.significance
     return found
+
+
+@pytest.mark.parametrize(
+    ("gain", "lone", "said"),
+    [(0.8, True, "recognisable"), (0.8, False, "detectable"), (0.1, True, "detectable"), (0.0, True, "no evidence")],
+)
+def test_an_encoding_that_was_found_is_no_silence(gain: float, lone: bool, said: str) -> None:
+    found = verdicts({"d": arms()}, {"d": arms(0.8)}, RULES, "ssim", {"d": Encodings(arms(gain, seed=7), lone)})["d"]
+    assert found.attack == said
+    assert found.seen is not None
+    assert found.seen.recognised == (N if gain == 0.8 else 0)
+    if gain:
+        assert "of the records themselves: not above the null" in found.why
+    assert word(arms(0.8, psnr=75.0)).attack == "exact"
+
+
+def test_an_encoding_takes_nothing_back_and_needs_adversaries_that_work() -> None:
+    early = {"d": Encodings(arms(0.1, seed=7), True)}
+    assert verdicts({"d": arms(0.8)}, {"d": arms(0.8)}, RULES, "ssim", early)["d"].attack == "recognisable"
+    assert verdicts({"d": arms()}, {"d": arms(seed=1)}, RULES, "ssim", early)["d"].attack == "too weak"
+
+
+def test_an_encoding_counts_as_a_comparison_of_its_own() -> None:
+    alone = verdicts({"d": arms(0.05)}, {"d": arms(0.8)}, RULES, "ssim")["d"]
+    both = verdicts({"d": arms(0.05)}, {"d": arms(0.8)}, RULES, "ssim", {"d": Encodings(arms(seed=7), True)})["d"]
+    assert alone.p is not None
+    assert both.p == pytest.approx(2 * alone.p)

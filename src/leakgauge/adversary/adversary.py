@@ -33,7 +33,8 @@ class Reconstruction:
     """What an attack returns, one row per observation.
 
     ``inputs [n, B, …]``, ``labels [n, B]``, ``log_posterior [n]``; ``traces[i]`` is the objective of the chosen
-    restart of observation i by evaluation; ``path`` is the gradient path that was used.
+    restart of observation i by evaluation; ``path`` is the gradient path that was used. ``encodings`` are what the
+    attack took for the client's encoded inputs, where it then undid the encoding; else the inputs are all it found.
     """
 
     inputs: Tensor
@@ -43,6 +44,7 @@ class Reconstruction:
     status: tuple[str, ...] = ()
     evaluations: int = 0
     path: str = ""
+    encodings: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.inputs)

@@ -36,7 +36,7 @@ def undo_transformation(
         ]
         rows.append(torch.stack([x for x, _ in found]))
         status.append("undone" if all(whole for _, whole in found) else "transformed in part")
-    return replace(made, inputs=torch.stack(rows).to(made.inputs), status=tuple(status))
+    return replace(made, inputs=torch.stack(rows).to(made.inputs), status=tuple(status), encodings=made.inputs)
 
 
 def raw_image(

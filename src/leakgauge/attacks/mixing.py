@@ -147,5 +147,5 @@ def undo_mixing(
     else:
         decoded = decode_mixup(encodings, indices, weights, records)
     status = "magnitudes" if isinstance(part, InstaHide) else "decoded"
-    shape = plain.inputs.shape
-    return replace(plain, inputs=decoded.to(plain.inputs).view(shape), status=(status,) * len(observations))
+    images = decoded.to(plain.inputs).view(plain.inputs.shape)
+    return replace(plain, inputs=images, status=(status,) * len(observations), encodings=plain.inputs)

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from leakgauge import metrics, parse
 from leakgauge.adversary import Adversary, Reconstruction, nulls
-from leakgauge.audit.checks import SMALLEST_SSIM
+from leakgauge.audit.checks import CHUNK, SMALLEST_SSIM
 from leakgauge.audit.plan import Cell
 from leakgauge.audit.prepare import Prepared, batches
 from leakgauge.audit.store import Store
-from leakgauge.observation import Observation, mixed, observe
+from leakgauge.observation import Observation, encoded, mixed, observe
 from leakgauge.task import Task
 from leakgauge.training import accuracy, train
 from leakgauge.types import Progress, Records, Threat
@@ -95,17 +95,44 @@ def _attack(cell: Cell, prepared: Prepared, store: Store, progress: Progress | N
     }
     if params["arm"] == "another":
         found["cross"] = _cross(made, prepared.records, size)
-    return found, {"inputs": inputs.clamp(0, 1).float().contiguous(), "labels": labels.contiguous()}
+    kept = {"inputs": _picture(inputs), "labels": labels.contiguous()}
+    if task.protection.input:
+        truth = encoded(task, private, seed=_clients(params["seed"], params["records"][0])).inputs
+        early = made if made.encodings is None else replace(made, inputs=made.encodings)
+        found["encoding"], shown, _ = _scored(early, replace(private, inputs=truth), size)
+        kept |= {"encodings": _picture(shown), "encoded": _picture(truth)}
+    return found, kept
+
+
+def _picture(inputs: Tensor) -> Tensor:
+    return inputs.clamp(0, 1).float().contiguous()
+
+
+def blind(task: Task, records: Records, guess: Tensor, seed: int) -> dict[str, list[float]]:
+    """The scores of a guess without an update against the encodings of an audit, encoded by draws of its own."""
+    size, found = task.recipe.batch * CHUNK, dict[str, list[float]]()
+    for start in range(0, len(records), size):
+        mine = records[start : start + size]
+        truth = encoded(task, mine, seed=_clients(seed, start // task.recipe.batch)).inputs
+        tried = encoded(task, replace(mine, inputs=guess[start : start + size]), seed=mixed(seed, start, 5)).inputs
+        for metric, values in scores(tried, truth).items():
+            found.setdefault(metric, []).extend(values)
+    return found
 
 
 def _seen(params: dict[str, Any], task: Task, private: Records, others: Records) -> list[Observation]:
     """What the adversary gets in this arm; the grants are the private records' in every arm."""
     source = others if params["arm"] == "another" else private
-    seen = observe(task, source, threat=_threat(params), seed=mixed(params["seed"], params["records"][0]))
+    seen = observe(task, source, threat=_threat(params), seed=_clients(params["seed"], params["records"][0]))
     if params["arm"] == "another" and seen[0].labels is not None:
         granted = batches(private.labels, task.recipe.batch)
         seen = [replace(one, labels=labels) for one, labels in zip(seen, granted, strict=True)]
     return nulls.noise(seen, seed=mixed(params["seed"], 2)) if params["arm"] == "noise" else seen
+
+
+def _clients(seed: int, first: int) -> int:
+    """The seed of everything random that the clients of a chunk do, from the number of its first update."""
+    return mixed(seed, first)
 
 
 def _threat(params: dict[str, Any]) -> Threat:

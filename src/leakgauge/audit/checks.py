@@ -50,6 +50,8 @@ class Checks:
     spec: Spec
     file: Path
     found: list[Problem] = field(default_factory=list)
+    encoding: int = 0
+    """Defenses with an input stage: their encodings are scored too, and make a comparison of their own."""
 
     def problems(self) -> list[Problem]:
         """Every problem, in the order of the file."""
@@ -155,6 +157,7 @@ class Checks:
         if made is None:
             return
         task, fewest = self.spec.task, (self.spec.task.records - 1) % CHUNK + 1
+        self.encoding += bool(made.input)
         for part in made.input if self._domain is not None else ():
             self.tried(key, part.check, self._domain, fewest * task.recipe.batch)
         for late in made.training:
@@ -301,7 +304,7 @@ class Checks:
                 f"SSIM needs images of {SMALLEST_SSIM}x{SMALLEST_SSIM}, these are {self._domain.shape}",
                 "say { psnr = 20.0 }",
             )
-        tests = max(1, len(self.spec.defenses)) * len(set(self.spec.checkpoints.train_steps))
+        tests = max(1, len(self.spec.defenses) + self.encoding) * len(set(self.spec.checkpoints.train_steps))
         least = least_p(min(task.records, 10**6)) * 2 * tests
         if least > rules.significance:
             self.add(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leakgauge.audit.doctor import Diagnosis
+from leakgauge.audit.plan import comparisons
 from leakgauge.audit.prepare import Prepared
 from leakgauge.audit.spec import Spec
 
@@ -37,7 +38,7 @@ def ledger(spec: Spec, prepared: Prepared, diagnosis: Diagnosis | None) -> list[
         (
             "p-values",
             "if nothing leaks, an update and that of another record with the same grants are exchangeable; corrected "
-            f"for {len(spec.defenses) * len(set(spec.checkpoints.train_steps))} comparisons (Holm)",
+            f"for {comparisons(spec)} comparisons (Holm)",
         ),
         ("exposure of a record", "scores of unrelated updates against it are about normal, with a common spread"),
         (

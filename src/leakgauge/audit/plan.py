@@ -23,6 +23,8 @@ from leakgauge.expr import Part
 
 ARMS = ("real", "another", "noise")
 IDENTITY = "identity()"
+FORMAT = 2
+"""Of what cells say: changes when a result needs more of them than older ones said."""
 Kind = Literal["train", "tune", "attack"]
 
 
@@ -70,6 +72,12 @@ def trainings(spec: Spec) -> dict[str, str]:
 def controls(spec: Spec) -> dict[str, str]:
     """Defense → the defense that the model of its positive control was trained with: the same, where it fits."""
     return {text: IDENTITY if _own_model(text) else trained for text, trained in trainings(spec).items()}
+
+
+def comparisons(spec: Spec) -> int:
+    """The p-values of an audit: one per checkpoint and defense, and another where records are encoded."""
+    each = sum(1 + bool(protection(text).input) for text in spec.defenses.values())
+    return each * len(set(spec.checkpoints.train_steps))
 
 
 def _own_model(text: str) -> bool:
@@ -142,7 +150,14 @@ class _Planning:
 
     def _add(self, kind: Kind, params: dict[str, Any], content: dict[str, str], parents: tuple[str, ...]) -> str:
         used = [versions(parse(text)) for text in _texts(params)]
-        identity = {"kind": kind, "params": params, "content": content, "parents": parents, "versions": used}
+        identity = {
+            "format": FORMAT,
+            "kind": kind,
+            "params": params,
+            "content": content,
+            "parents": parents,
+            "versions": used,
+        }
         key = hashlib.sha256(canonical(identity).encode()).hexdigest()[:24]
         self.cells[key] = Cell(key, kind, params, parents)
         return key

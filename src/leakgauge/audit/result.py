@@ -9,11 +9,13 @@ Schema 1::
     replay                      {status, sentence}: does our client replay the user's?
     preflight                   [{name, severity, sentence}]
     checkpoints[]               {step, accuracy, defenses[]}
-      defenses[]                {name, expression, attack, control, bound, accuracy, adversaries[], records[],
-                                 ablation[], faults[]}
+      defenses[]                {name, expression, attack, encoding, control, bound, accuracy, adversaries[],
+                                 records[], ablation[], faults[]}
         attack                  {verdict, why, p, excess, nulls, single, recognised, rate}
                                  p: corrected; excess: {mean, low, high, p, n} over another record's update;
                                  nulls: the same over each null; single: p-value of the most exposed record by itself
+        encoding                scores against what the client trained on, under an input stage, else null: {called,
+                                 lone, recognised, records, mean, best, p, excess}
         control                 {mean, low, high, p, n, recognised, adversaries: name → {p, recognised, works}}: the
                                  undefended update of these records
         bound                   {ceiling, why, assumptions[], unit, rounds, log_capacity, epsilon, corridor, enough};
@@ -21,9 +23,9 @@ Schema 1::
                                  of this kind that proves a ceiling of one half; log_capacity and epsilon: {value,
                                  sentence}; corridor: {success, low, high, risk, state, sentence} of one adversary
         adversaries[]           {name, expression, scores: arm → metric → [per record], labels: right ones in the
-                                 real arm, mean: its mean score there, evaluations}
+                                 real arm, mean: its mean score there, encoding: that against encodings, evaluations}
         records[]               most exposed first: {record, label, score, psnr, null, prior, exposure, adversary,
-                                 cell, row, null_cell, null_row}
+                                 cell, row, null_cell, null_row, encoding: {score, null, adversary, cell}}
         ablation[]              {grant, mean, low, high, n}: what a grant was worth, in the metric
     ledger[]                    {number, assumes}
     faults                      cell → sentence
@@ -34,12 +36,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from leakgauge.audit.ceiling import ceilings
-from leakgauge.audit.cells import scores
+from leakgauge.audit.cells import blind, scores
 from leakgauge.audit.checks import SMALLEST_SSIM
 from leakgauge.audit.doctor import Diagnosis
 from leakgauge.audit.ledger import ledger, replayed
@@ -50,7 +53,8 @@ from leakgauge.audit.run import Outcome, environment
 from leakgauge.audit.spec import Spec
 from leakgauge.audit.statistics import Scores, excess
 from leakgauge.audit.store import Store
-from leakgauge.audit.verdict import NULLS, Arms, Verdict, incomplete, invalid, verdicts
+from leakgauge.audit.verdict import NULLS, Arms, Encodings, Verdict, incomplete, invalid, verdicts
+from leakgauge.defenses import protection
 from leakgauge.training import accuracy
 
 SCOPE = "Reconstruction of records from updates was tested; membership and property inference are not tested."
@@ -108,6 +112,7 @@ class _Found:
         self.alike = _alike(prepared)
         self.ceilings = ceilings(spec, prepared, self.metric)
         self.kept: dict[tuple[int, str, str], Arms | None] = {}
+        self.early: dict[tuple[int, str, str], Encodings] = {}
 
     # --- scores
 
@@ -146,6 +151,23 @@ class _Found:
                     cross[name] = {m: np.concatenate([f["cross"][m] for f in made]) for m in made[0]["cross"]}
         return Arms(by, cross, self.alike, self.prior, self.spec.task.recipe.batch)
 
+    def encodings(self, step: int, defense: str, trained: str) -> Encodings | None:
+        """The scores of finished cells against what the client trained on; None where that is the records."""
+        key, parts = (step, defense, trained), protection(defense).input
+        if not parts or self.arms(*key) is None:
+            return None
+        if key not in self.early:
+            by: dict[str, dict[str, dict[str, Scores]]] = {arm: {} for arm in ARMS}
+            for arm, name in product(ARMS, self.spec.adversaries):
+                made = self.done(self.cells(*key, name, arm, None)) or []
+                by[arm][name] = {m: np.concatenate([f["encoding"][m] for f in made]) for m in made[0]["encoding"]}
+            task, mine = self.prepared.task.protect(defense), self.prepared.records
+            guessed = blind(task, mine, self.prepared.guess(), self.spec.seed)
+            prior = {metric: np.asarray(values) for metric, values in guessed.items()}
+            arms = Arms(by, {}, self.alike, prior, self.spec.task.recipe.batch)
+            self.early[key] = Encodings(arms, all(part.lone for part in parts))
+        return self.early[key]
+
     def verdicts(self, steps: list[int]) -> dict[Key, Verdict]:
         """One verdict per checkpoint and defense; p-values are corrected for the number of them all."""
         trained, control = trainings(self.spec), controls(self.spec)
@@ -158,6 +180,7 @@ class _Found:
             {str(k): bare[k] for k in ready},  # type: ignore[misc]
             self.spec.verdict,
             self.metric,
+            {str(k): e for k in ready if (e := self.encodings(k[0], keys[k], trained[keys[k]])) is not None},
         )
         return {
             key: said.get(str(key)) or incomplete(key[1], self.reasons(key[0], text)[0]) for key, text in keys.items()
@@ -186,6 +209,7 @@ class _Found:
             "name": name,
             "expression": shown(text),
             "attack": _attack(verdict),
+            "encoding": _encoding(verdict),
             "control": _control(verdict),
             "bound": self.ceilings.of(text, arms.scores["real"] if arms else None),
             "accuracy": self.accuracy(step, trained),
@@ -209,12 +233,14 @@ class _Found:
 
     def adversary(self, step: int, defense: str, trained: str, name: str, arms: Arms) -> dict[str, Any]:
         made = self.done(self.cells(step, defense, trained, name, "real", None)) or []
+        early = self.encodings(step, defense, trained)
         return {
             "name": name,
             "expression": made[0]["adversary"],
             "scores": {arm: {m: v.tolist() for m, v in by[name].items()} for arm, by in arms.scores.items()},
             "labels": sum(sum(f["labels"]) for f in made),
             "mean": float(arms.scores["real"][name][self.metric].mean()),
+            "encoding": float(early.arms.scores["real"][name][self.metric].mean()) if early else None,
             "evaluations": sum(f["evaluations"] for f in made),
         }
 
@@ -223,6 +249,7 @@ class _Found:
         metric, labels = self.metric, self.prepared.records.labels.tolist()
         real, psnr, exposure = arms.best("real", metric), arms.best("real", "psnr"), arms.exposure(metric)
         null = {arm: arms.best(arm, metric) for arm in NULLS if arm != "prior"}
+        early = self.encodings(step, defense, trained)
         rows = []
         for i in range(len(real)):
             winner = _winner({a: by[metric][i] for a, by in arms.scores["real"].items()})
@@ -244,9 +271,18 @@ class _Found:
                     "row": row,
                     "null_cell": null_cell,
                     "null_row": null_row,
+                    "encoding": early and self.encoding(step, defense, trained, early.arms, i),
                 }
             )
         return sorted(rows, key=lambda r: (r["exposure"], -r["score"], r["record"]))
+
+    def encoding(self, step: int, defense: str, trained: str, arms: Arms, record: int) -> dict[str, Any]:
+        """The best score against one record's encoding, and the cell that holds it, at the record's row."""
+        by = {a: scores[self.metric][record] for a, scores in arms.scores["real"].items()}
+        winner = _winner(by)
+        cell, _ = self.place(step, defense, trained, winner, "real", record)
+        null = float(arms.null(self.metric)[record])
+        return {"score": float(by[winner]), "null": null, "adversary": winner, "cell": cell}
 
     def place(self, step: int, defense: str, trained: str, adversary: str, arm: str, record: int) -> tuple[str, int]:
         """The cell that holds a record's reconstruction, and its row there."""
@@ -314,6 +350,13 @@ def _attack(verdict: Verdict) -> dict[str, Any]:
         "recognised": found.recognised if found else None,
         "rate": asdict(verdict.rate) if verdict.rate else None,
     }
+
+
+def _encoding(verdict: Verdict) -> dict[str, Any] | None:
+    if verdict.seen is None:
+        return None
+    said = asdict(verdict.seen)
+    return {"excess": said.pop("gain"), **said}
 
 
 def _control(verdict: Verdict) -> dict[str, Any] | None:

@@ -7,8 +7,9 @@ record's score is one more draw of the scores that unrelated updates reach again
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from scipy import stats
 from leakgauge.errors import DomainError
 
 Scores = npt.NDArray[np.float64]
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def least_p(records: int, resamples: int = 10_000) -> float:
     return float(2.0**-records if records <= 16 else 1 / (1 + resamples))
 
 
-def holm(p: Mapping[str, float]) -> dict[str, float]:
+def holm(p: Mapping[K, float]) -> dict[K, float]:
     """Holm's correction: p-values that may be compared with the level as they are, whatever their dependence.
 
     References:

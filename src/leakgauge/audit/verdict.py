@@ -16,6 +16,10 @@ normal scores; evidence: false alarms). Noise in place of the update and a guess
 easier or harder to beat for reasons that have nothing to do with leakage; they are reported beside it, and a record
 counts as recognised only if it beats all three.
 
+Under an input stage the client trains on encodings of its records, and scores against those are a second finding. An
+encoding that comes back from the update is a leak whether or not it could be undone: at least ``detectable``, and
+``recognisable`` where a recognised encoding shows one record to the eye (a transformed image).
+
 The positive control asks for more than a p-value: an adversary that gains a hundredth without a defense beats its null,
 and would miss nearly every leak behind one. Its silence counts only if it recognises a record without the defense.
 """
@@ -23,7 +27,7 @@ and would miss nearly every leak behind one. Its silence counts only if it recog
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -110,6 +114,50 @@ def find(arms: Arms, threshold: float, metric: str) -> Finding:
 
 
 @dataclass(frozen=True)
+class Encodings:
+    """The scores against what the client trained on; ``lone``: an encoding shows one record to the eye."""
+
+    arms: Arms
+    lone: bool
+
+    @property
+    def called(self) -> str:
+        return "transformed record" if self.lone else "encoding"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the scores against encodings say. The null's client draws its encodings alike, record for record."""
+
+    called: str
+    lone: bool
+    gain: Excess
+    recognised: int
+    records: int
+    mean: float
+    best: float
+    p: float = 1.0
+
+    def why(self, metric: str, threshold: float) -> str:
+        """What was found, and what it means for the records."""
+        if not self.recognised:
+            return f"scored against {self.called}s the null is beaten ({_p(self.p)}), though none is recognised"
+        reach, beat = ("reaches", "beats") if self.recognised == 1 else ("reach", "beat")
+        means = "who sees one sees the record" if self.lone else "the update hides nothing, only the encoding does"
+        many = f"{self.recognised} of {self.records} {self.called}s"
+        return f"{many} {reach} {metric} {threshold:g} and {beat} every null ({_p(self.p)}): {means}"
+
+
+def look(encodings: Encodings, threshold: float, metric: str) -> Seen:
+    """Compare the update with the nulls, scored against encodings."""
+    arms = encodings.arms
+    real = arms.best("real", metric)
+    seen = int(((real >= threshold) & (real > arms.null(metric))).sum())
+    gain, mean, best = arms.excess(metric), float(real.mean()), float(real.max())
+    return Seen(encodings.called, encodings.lone, gain, seen, len(real), mean, best)
+
+
+@dataclass(frozen=True)
 class Control:
     """The positive control: what the adversaries find in the undefended update of the same records."""
 
@@ -139,20 +187,45 @@ class Verdict:
     p: float | None = None
     rate: Rate | None = None
     control: Control | None = field(default=None, repr=False)
+    seen: Seen | None = None
 
 
 def verdicts(
-    arms: Mapping[str, Arms], controls: Mapping[str, Arms], rules: VerdictSpec, metric: str
+    arms: Mapping[str, Arms],
+    controls: Mapping[str, Arms],
+    rules: VerdictSpec,
+    metric: str,
+    encodings: Mapping[str, Encodings] | None = None,
 ) -> dict[str, Verdict]:
-    """One verdict per key of ``arms``; p-values are corrected for their number."""
+    """One verdict per key of ``arms``; p-values are corrected for their number and that of ``encodings``."""
     threshold = _threshold(rules, metric)
     found = {key: find(a, threshold, metric) for key, a in arms.items()}
-    corrected = holm({key: finding.p for key, finding in found.items()})
+    early = {key: look(e, threshold, metric) for key, e in (encodings or {}).items()}
+    p = {("record", key): finding.p for key, finding in found.items()}
+    corrected = holm({**p, **{("encoding", key): seen.gain.p for key, seen in early.items()}})
     known = {id(a): control(a, rules, metric) for a in {id(a): a for a in controls.values()}.values()}
-    return {
-        key: _verdict(key, arms[key], found[key], corrected[key], known[id(controls[key])], rules, metric)
-        for key in arms
-    }
+    said = {}
+    for key in arms:
+        positive = known[id(controls[key])]
+        said[key] = _verdict(key, arms[key], found[key], corrected["record", key], positive, rules, metric)
+        if key in early:
+            said[key] = _at_least(said[key], replace(early[key], p=corrected["encoding", key]), rules, metric)
+    return said
+
+
+def _at_least(said: Verdict, seen: Seen, rules: VerdictSpec, metric: str) -> Verdict:
+    """An encoding that was found counts, also where the adversaries at hand could not undo it."""
+    word: Word = "recognisable" if seen.recognised and seen.lone else "detectable"
+    found = seen.p <= rules.significance and (seen.recognised or _traces(said.control, rules))
+    if not found or (said.attack in ORDER and ORDER.index(said.attack) >= ORDER.index(word)):
+        return replace(said, seen=seen)
+    why = f"{seen.why(metric, _threshold(rules, metric))}; of the records themselves: {said.why}"
+    return replace(said, attack=word, why=why, seen=seen)
+
+
+def _traces(positive: Control | None, rules: VerdictSpec) -> bool:
+    """Whether the adversaries find anything without the defense; else a trace behind it is chance: it adds nothing."""
+    return positive is not None and (bool(positive.works) or positive.together.p <= rules.significance)
 
 
 def _verdict(
@@ -175,8 +248,7 @@ def _verdict(
         one = found.recognised == 1
         reach, beat = ("reaches", "beats") if one else ("reach", "beat")
         why = f"{many} {reach} {metric} {threshold:g} and {beat} every null ({_p(p)})"
-    elif beaten and (positive.works or positive.together.p <= rules.significance):
-        # no trace without the defense, yet one with it, would be chance: a defense adds nothing
+    elif beaten and _traces(positive, rules):
         word = "detectable"
         why = f"the null is beaten ({_p(p)}), but no record reaches {metric} {threshold:g} and beats every null"
     else:

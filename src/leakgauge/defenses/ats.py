@@ -50,6 +50,10 @@ class AutomaticTransformation(InputPart):
                     )
 
     @property
+    def lone(self) -> bool:
+        return True
+
+    @property
     def policies(self) -> tuple[tuple[Operation, ...], ...]:
         """The operations of every policy, skips left out."""
         return tuple(tuple(OPERATIONS[i] for i in _indices(text) if i >= 0) for text in self.policy.split("+"))

@@ -68,6 +68,11 @@ class InputPart(EarlyPart):
 
     stage: ClassVar[str] = "input"
 
+    @property
+    def lone(self) -> bool:
+        """Whether an encoding still shows one record to the eye, and no other: who has it has seen the record."""
+        return False
+
     def encode(self, pool: Records | Encoded, rows: Tensor, *, generator: Generator) -> Encoded:
         """The encodings of ``rows`` of the pool; the same generator gives the rows of one and the same round."""
         raise NotImplementedError

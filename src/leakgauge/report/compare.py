@@ -20,6 +20,7 @@ Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 VERDICTS = ("defense", "step", "before", "after", "what changed")
 BOUNDS = ("defense", "step", "bound before", "bound after")
 SCORES = ("defense", "step", "gain before", "gain after", "change of the mean score")
+ENCODINGS = ("defense", "step", "encodings recognised before", "after", "their mean score before", "after")
 SETTINGS = ("setting", "before", "after")
 
 
@@ -77,6 +78,7 @@ class Comparison:
         return {
             "Verdicts": (VERDICTS, [_verdict_row(c) for c in self.changes]),
             "Scores": (SCORES, [self._score_row(c) for c in self.changes]),
+            **self._encodings(),
             "Bounds": (BOUNDS, [row for row in map(_bound_row, self.changes) if row[2] != row[3]]),
             "Settings": (SETTINGS, list(self.settings)),
         }
@@ -89,6 +91,16 @@ class Comparison:
             dress = code if title == "Settings" else plain
             lines += grid(heads, [[dress(cell) for cell in row] for row in rows]) if rows else ["No difference."]
         return "\n".join(lines) + "\n"
+
+    def _encodings(self) -> dict[str, Table]:
+        """Scores against what clients trained on, where a defense encodes records."""
+        rows = []
+        for change in self.changes:
+            seen = [side.encoding if side else None for side in (change.before, change.after)]
+            if any(seen):
+                means = (formats.score(s.mean if s else None, m) for s, m in zip(seen, self.metrics, strict=True))
+                rows.append((change.name, str(change.step), *map(formats.encoding, seen), *means))
+        return {"Encodings": (ENCODINGS, rows)} if rows else {}
 
     def _score_row(self, change: Change) -> tuple[str, ...]:
         before, after = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leakgauge.report.schema import Bound, Defense, Excess, Grant, Rate
+from leakgauge.report.schema import Bound, Defense, Encoding, Excess, Grant, Rate
 
 NO_BOUND = "no proven bound"
 CAP = 999.0
@@ -56,6 +56,11 @@ def bound(value: Bound | None) -> str:
     if value is None or value.ceiling is None:
         return NO_BOUND
     return "100 %: proves nothing" if value.ceiling > 0.9995 else f"at most {100 * value.ceiling:.3g} %"
+
+
+def encoding(value: Encoding | None) -> str:
+    """``8 of 8``: encodings that reach the leak threshold and beat every null."""
+    return "–" if value is None else f"{value.recognised} of {value.records}"
 
 
 def above(defense: Defense, threshold: float | None) -> str:

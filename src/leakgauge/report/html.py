@@ -21,12 +21,12 @@ from leakgauge.report.pictures import data_uri
 from leakgauge.report.reading import Run
 from leakgauge.report.reproduce import COMMAND, facts, spec_text
 from leakgauge.report.schema import Defense, Row
-from leakgauge.report.words import MEANINGS, METRICS, severity
+from leakgauge.report.words import ENCODINGS, MEANINGS, METRICS, severity
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One of the three pictures of a record; without a source its place says why."""
+    """One of the pictures of a record; without a source its place says why."""
 
     title: str
     source: str | None
@@ -35,7 +35,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """One record, side by side: original, best reconstruction, null."""
+    """One record, side by side: original, best reconstruction, null; and what the client made of it, and was found."""
 
     rank: str
     row: Row
@@ -74,6 +74,8 @@ def html(run: Run) -> str:
             style_hash=_hash(style),
             several=len(result.checkpoints) > 1,
             advice=advice(result),
+            encoded=any(d.encoding for c in result.checkpoints for d in c.defenses),
+            encodings=ENCODINGS,
             ablated=any(d.ablation for c in result.checkpoints for d in c.defenses),
         )
     )
@@ -102,7 +104,20 @@ def _exhibit(run: Run, rank: str, row: Row, defense: Defense) -> Exhibit:
         ),
         Picture("null", data_uri(run.reconstruction(row.null_cell, row.null_row)), f"null of {about}, {metric} {null}"),
     )
-    return Exhibit(rank, row, made)
+    return Exhibit(rank, row, made + _encodings(run, row, defense))
+
+
+def _encodings(run: Run, row: Row, defense: Defense) -> tuple[Picture, ...]:
+    """What the client trained on in place of the record, and what was found of that."""
+    if row.encoding is None or defense.encoding is None:
+        return ()
+    called, score = defense.encoding.called, formats.score(row.encoding.score, run.result.metric)
+    truth, found = (run.reconstruction(row.encoding.cell, row.row, name) for name in ("encoded", "encodings"))
+    about = f"{called} of record {row.record} under {defense.name}"
+    return (
+        Picture(called, data_uri(truth), f"{about}: what the client trained on"),
+        Picture("found of it", data_uri(found), f"reconstruction of the {about}, {run.result.metric} {score}"),
+    )
 
 
 @cache

@@ -38,6 +38,7 @@ def _case(suite: Xml.Element, run: Run, at: Checkpoint, defense: Defense, fail_o
     told = _clean(
         f"{defense.expression}\nverdict: {word}\nwhy: {defense.attack.why}\n"
         f"gain in {metric}: {formats.gain(defense.attack.excess, metric)}\nbound: {formats.bound(defense.bound)}\n"
+        + (f"{defense.encoding.called}s recognised: {formats.encoding(defense.encoding)}\n" if defense.encoding else "")
         + "".join(f"adversaries: {note}\n" for note in run.result.notes)
         + f"{MEANINGS[word].plain}\n{run.result.scope}"
     )

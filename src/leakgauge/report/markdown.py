@@ -10,7 +10,7 @@ from leakgauge.report import formats, story
 from leakgauge.report.advice import advice
 from leakgauge.report.reading import Run
 from leakgauge.report.reproduce import COMMAND, facts, spec_text
-from leakgauge.report.words import MEANINGS, METRICS
+from leakgauge.report.words import ENCODINGS, MEANINGS, METRICS
 
 _SPECIAL = re.compile(r"([\\`*_\[\]{}#|~!])")
 
@@ -47,6 +47,7 @@ def markdown(run: Run) -> str:
     lines += ["", "## Verdicts", "", *_verdicts(run)]
     lines += ["", "## What this means", ""]
     lines += [f"- **{m.word}**: {plain(m.plain)}" for m in MEANINGS.values() if any(s.word == m.word for s in found)]
+    lines += _encodings(run)
     lines += _bounds(run)
     lines += ["", "## What to do", "", *(f"- {plain(line)}." for line in advice(result))] if advice(result) else []
     lines += [
@@ -125,6 +126,30 @@ def _records(run: Run) -> list[str]:
         for r in s.shown.records[:3]
     ]
     return grid(("defense", "record", metric, "null", "exposure"), rows)
+
+
+def _encodings(run: Run) -> list[str]:
+    """Scores against what the client trained on, where that is not the records."""
+    metric = run.result.metric
+    rows = [
+        (
+            plain(d.name),
+            str(c.step),
+            plain(d.encoding.called),
+            formats.encoding(d.encoding),
+            formats.score(d.encoding.mean, metric),
+            plain(formats.gain(d.encoding.excess, metric)),
+            plain(formats.p_value(d.encoding.p)),
+            formats.above(d, run.result.thresholds.recognisable),
+        )
+        for c in run.result.checkpoints
+        for d in c.defenses
+        if d.encoding is not None
+    ]
+    if not rows:
+        return []
+    heads = ("defense", "step", "of", "recognised", f"mean {metric}", f"gain in {metric}", "p", "records recognised")
+    return ["", "## Scored against what the client trained on", "", ENCODINGS, "", *grid(heads, rows)]
 
 
 def _structure(run: Run) -> list[str]:

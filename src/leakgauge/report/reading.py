@@ -40,17 +40,17 @@ class Run:
         """The private record itself."""
         return self._row(self.folder / RECORDS, record)
 
-    def reconstruction(self, cell: str, row: int) -> Image | None:
-        """What an adversary made of a record."""
+    def reconstruction(self, cell: str, row: int, name: str = "inputs") -> Image | None:
+        """What an adversary made of a record; by name also its encoding: ``encoded``, and found, ``encodings``."""
         # an id is part of a path: accept nothing that could leave the folder
-        return self._row(self.folder / "cells" / f"{cell}.safetensors", row) if _CELL.fullmatch(cell) else None
+        return self._row(self.folder / "cells" / f"{cell}.safetensors", row, name) if _CELL.fullmatch(cell) else None
 
-    def _row(self, path: Path, row: int) -> Image | None:
+    def _row(self, path: Path, row: int, name: str = "inputs") -> Image | None:
         if self.redact or not path.is_file():
             return None
         try:
             with safe_open(str(path), framework="np") as file:
-                return np.asarray(file.get_slice("inputs")[row], dtype=np.float32)
+                return np.asarray(file.get_slice(name)[row], dtype=np.float32)
         except (OSError, SafetensorError, KeyError, IndexError, ValueError, TypeError):
             return None  # a report without one picture is worth more than no report
 

@@ -49,6 +49,19 @@ class Attack(_Value):
     rate: Rate | None = None
 
 
+class Encoding(_Value):
+    """Scores against what the client trained on: encodings of its records; ``p`` is corrected."""
+
+    called: str
+    lone: bool
+    recognised: int
+    records: int
+    mean: Finite
+    best: Finite
+    p: Finite
+    excess: Excess
+
+
 class Figure(_Value):
     """A proven number, or None, and what it says."""
 
@@ -86,6 +99,15 @@ class Bound(_Value):
     enough: Enough | None = None
 
 
+class EncodingRow(_Value):
+    """The best score against one record's encoding, and the cell that holds the picture."""
+
+    score: Finite
+    null: Finite
+    adversary: str = ""
+    cell: str = ""
+
+
 class Row(_Value):
     """One record under one defense, and where its pictures are."""
 
@@ -101,6 +123,7 @@ class Row(_Value):
     row: Annotated[int, Field(ge=0)] = 0
     null_cell: str = ""
     null_row: Annotated[int, Field(ge=0)] = 0
+    encoding: EncodingRow | None = None
 
 
 class Adversary(_Value):
@@ -111,6 +134,7 @@ class Adversary(_Value):
     labels: int | None = None
     evaluations: int | None = None
     mean: Finite | None = None
+    encoding: Finite | None = None
 
 
 class Alone(_Value):
@@ -147,6 +171,7 @@ class Defense(_Value):
     name: str
     expression: str
     attack: Attack
+    encoding: Encoding | None = None
     control: Control | None = None
     bound: Bound | None = None
     adversaries: tuple[Adversary, ...] = ()

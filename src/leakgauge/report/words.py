@@ -110,6 +110,12 @@ def fails(word: Word, fail_on: Word) -> bool:
     return word in INCONCLUSIVE or LADDER.index(word) >= LADDER.index(fail_on)
 
 
+ENCODINGS = (
+    "These defenses let the client train on encodings of its records: transformed pictures, or mixtures of several. So "
+    "there are two scores: against the record itself, and against its encoding. An encoding that was found is a leak "
+    "even where it could not be undone here: a transformed picture shows its record, and counts as recognisable; a "
+    "mixture counts as detectable, and is only as safe as what hides how it was mixed."
+)
 METRICS = {
     "ssim": "structural similarity (SSIM): 1 is the same picture, about 0 is unrelated",
     "psnr": "peak signal-to-noise ratio (PSNR) in dB: higher is closer; from 60 dB on no eye can tell the difference",
