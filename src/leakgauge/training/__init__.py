@@ -2,7 +2,8 @@
 
 from leakgauge.training.accuracy import accuracy
 from leakgauge.training.ats_search import Score, search
+from leakgauge.training.rates import Rates, find_rate
 from leakgauge.training.train import Checkpoint, train
 from leakgauge.training.utility import Utility, utility
 
-__all__ = ["Checkpoint", "Score", "Utility", "accuracy", "search", "train", "utility"]
+__all__ = ["Checkpoint", "Rates", "Score", "Utility", "accuracy", "find_rate", "search", "train", "utility"]

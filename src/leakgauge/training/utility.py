@@ -10,7 +10,7 @@ from typing import Any
 
 from leakgauge import guards
 from leakgauge.defenses import Protection, protection
-from leakgauge.errors import DomainError
+from leakgauge.errors import DomainError, nearest
 from leakgauge.metrics import Interval, mean_interval
 from leakgauge.task import Task
 from leakgauge.training.accuracy import accuracy
@@ -47,23 +47,33 @@ def utility(
     *,
     steps: int,
     seeds: Sequence[int] = (0, 1, 2),
+    rates: Mapping[str, float] | None = None,
     progress: Progress | None = None,
     **sgd: Any,
 ) -> dict[str, Utility]:
     """Train under every defense and every seed, in turn, and compare with the undefended training of the same seed.
 
-    ``sgd`` are the options of :func:`train`. The trainings of one seed follow each other, so that a machine that
+    ``sgd`` are the options of :func:`train`; ``rates`` are learning rates of single defenses, by name (see
+    :func:`~leakgauge.training.find_rate`). The trainings of one seed follow each other, so that a machine that
     gets slower does so for all; times are of the whole process, on whatever else runs beside it.
     """
     guards.count(steps, "steps", "utility")
     if not seeds:
         raise DomainError("there is no seed to train with", where="utility", remedy="give at least one")
+    unknown = sorted(set(rates or {}) - set(defenses))
+    if unknown:
+        raise DomainError(
+            f"there is no defense {unknown[0]!r} to train at a rate of its own",
+            where="utility",
+            remedy=nearest(unknown[0], defenses),
+        )
     guarded = {name: task.protect(protection(how)) for name, how in defenses.items()}
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in guarded}
     for i, seed in enumerate(seeds):
         _, plain = _trained(task.protect(Protection()), records, test, steps, seed, sgd)
         for name, under in guarded.items():
-            right, seconds = _trained(under, records, test, steps, seed, sgd)
+            own = {"learning_rate": rates[name]} if rates and name in rates else {}
+            right, seconds = _trained(under, records, test, steps, seed, {**sgd, **own})
             found[name].append((right, seconds / plain))
         if progress is not None:
             progress(i + 1, len(seeds), min(1 - right for made in found.values() for right, _ in made))
