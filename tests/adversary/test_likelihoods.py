@@ -69,6 +69,8 @@ def test_formulas() -> None:
     update, observed = pair()
     u, o = flat(update), flat(observed)
     assert value(l2(), update, observed) == pytest.approx(-float((u - o).square().sum()), rel=1e-12)
+    relative = float((u - o).square().sum() / o.square().sum())
+    assert value(l2(relative=True), update, observed) == pytest.approx(-relative, rel=1e-12)
     assert value(l1(), update, observed) == pytest.approx(-float((u - o).abs().sum()), rel=1e-12)
     cos = float(u @ o / (u.norm() * o.norm()))
     assert value(cosine(), update, observed) == pytest.approx(cos - 1, rel=1e-12)

@@ -81,12 +81,17 @@ def _names(key: str, tensor: str) -> bool:
 class L2(Matching):
     """``−‖u − o‖²``: Gaussian noise of unknown size.
 
+    ``relative`` divides by ``‖o‖²``: a prior's weight, or a solver's target, then means the same for every update.
+
     References:
         Zhu et al., Deep Leakage from Gradients, 2019. https://arxiv.org/abs/1906.08935
     """
 
+    relative: bool = field(default=False, kw_only=True)
+
     def match(self, update: Updates, observed: Tree, weight: Tensor) -> Tensor:
-        return -update.distance(observed) @ weight
+        matched = -update.distance(observed) @ weight
+        return matched / _received(update, observed, weight) if self.relative else matched
 
 
 @register("likelihood", "l1")
@@ -132,7 +137,12 @@ class ScaledL2(Matching):
         tiny = torch.finfo(weight.dtype).tiny
         scale = (update.dot(observed) @ weight / (update.square() @ weight).clamp(min=tiny)).clamp(min=0).detach()
         matched = -update.scaled(scale).distance(observed) @ weight
-        return matched / (update.received(observed) @ weight).clamp(min=tiny) if self.relative else matched
+        return matched / _received(update, observed, weight) if self.relative else matched
+
+
+def _received(update: Updates, observed: Tree, weight: Tensor) -> Tensor:
+    """``‖o‖²``."""
+    return (update.received(observed) @ weight).clamp(min=torch.finfo(weight.dtype).tiny)
 
 
 @register("likelihood", "density")

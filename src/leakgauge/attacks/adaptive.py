@@ -23,6 +23,7 @@ from leakgauge.adversary import (
     cosine_decay,
     density,
     forgiving,
+    l2,
     through,
 )
 from leakgauge.adversary.paths import PathName
@@ -51,9 +52,9 @@ class Adaptive(Part):
 
     - None, or clipping of the whole update: cosine, since a clipped update is a positive multiple of the raw one; one
       example through a first linear layer with a bias is read off exactly.
-    - Pruning, top-k, other maps: cosine after the map; of a pruned zero only what exceeds the smallest survivor
-      counts, and of a layer under Soteria the columns that are not zero. Where less than 3 % survive, the prior weighs
-      in inverse proportion more.
+    - Pruning, top-k: relative distance (the norm tells something, too), where of a pruned zero only what exceeds the
+      smallest survivor counts. The fewer survive, the more the prior weighs.
+    - Other maps: cosine after the map; of a layer under Soteria the columns that are not zero.
     - Signs: cosine of what was sent and the candidate's soft signs. Stochastic quantisation: its probabilities, if a
       few entries may be anywhere. Both say little, and the prior weighs ten times as much.
     - With noise: the density of the protection; hidden masks are summed out, granted ones used. Where there is none,
@@ -92,7 +93,7 @@ class Adaptive(Part):
         nats = noisy and not rounded
         smooth = self.tv_density * tv(reduce="sum") if nats else self._weight(parts) * tv()
         return Adversary(
-            likelihood=forgiving() if rounded else _likelihood(parts, noisy=noisy),
+            likelihood=forgiving() if rounded else _likelihood(parts, noisy=noisy, scaled=bool(protection.training)),
             prior=smooth if images else uniform(),
             solver=adam(lr=0.1, steps=self.steps, sign="soft", schedule=cosine_decay(floor=0.01)),
             rule="rows" if any(isinstance(part, RandomPrune) for part in parts) else "auto",
@@ -104,7 +105,7 @@ class Adaptive(Part):
         """Fewer survivors say less, and so do bits: chosen on train records of MNIST, for shares of 0.5 to 0.001."""
         share = min((part.share for part in parts if isinstance(part, Thresholded)), default=1.0)
         coarse = any(isinstance(part, Sign | Quantise) for part in parts)
-        return self.tv_weight * max(10.0 if coarse else 1.0, 0.03 / share)
+        return self.tv_weight * max(10.0 if coarse else 1.0, 3.0 / share**0.5 if share < 1 else 1.0)
 
     def __call__(
         self,
@@ -190,8 +191,13 @@ class Adaptive(Part):
         return plain(task, observations, **given)
 
 
-def _likelihood(parts: Sequence[UpdatePart], *, noisy: bool) -> Likelihood:
-    return density() if noisy else cosine() if all(map(_only_scales, parts)) else through(cosine())
+def _likelihood(parts: Sequence[UpdatePart], *, noisy: bool, scaled: bool) -> Likelihood:
+    if noisy:
+        return density()
+    if all(map(_only_scales, parts)):
+        return cosine()
+    thresholded = any(isinstance(part, Thresholded) for part in parts)
+    return through(l2(relative=True) if thresholded and not scaled else cosine())
 
 
 def _single(task: Task, observations: Sequence[Observation]) -> bool:

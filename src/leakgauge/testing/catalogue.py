@@ -37,7 +37,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "precode": ("precode()", "precode(k=8, form='bayes', uniform=0.05)"),
     },
     "likelihood": {
-        "l2": ("l2()", "l2(weights='exponential')"),
+        "l2": ("l2()", "l2(weights='exponential')", "l2(relative=True)"),
         "l1": ("l1()",),
         "cosine": ("cosine()", "cosine(weights={'last': 3.0})", "cosine(drop=('last.bias',))"),
         "scaled_l2": ("scaled_l2()", "scaled_l2(relative=True)"),
