@@ -46,7 +46,7 @@ DEFENSES = {
 }
 SLOW = ("Soteria",)
 """A step takes some eighty times as long as one without: trained for fewer steps, beside no defense for as many."""
-STEPS, FEW_STEPS, BATCH = 250, 40, 32
+STEPS, FEW_STEPS, BATCH = 200, 25, 32
 SEEDS = (0, 1, 2)
 SEARCH_SEED = 100
 FEW_BITS = {"sign": (1e-4, 3e-4, 1e-3)}

@@ -71,6 +71,23 @@ def test_checkpoints_come_from_a_training_and_know_their_accuracy(tmp_path: Path
     assert not made["faults"]
 
 
+def test_several_seeds_are_trained_and_the_first_is_attacked(tmp_path: Path) -> None:
+    def made(seeds: int) -> Any:
+        given = spec(checkpoints={"train_steps": [20], "defended": True, "seeds": seeds})
+        return audit(given, tmp_path, tmp_path / f"run{seeds}")["checkpoints"][0]["defenses"]
+
+    for one, three in zip(made(1), made(3), strict=True):
+        assert len(three["accuracies"]) == 3
+        assert one["accuracies"] == three["accuracies"][:1] == [three["accuracy"]]
+        assert len(set(three["accuracies"])) > 1
+        assert one["records"] == three["records"]
+    plans = [json.loads((tmp_path / run / "plan.json").read_text()) for run in ("run1", "run3")]
+    assert [sum(cell["kind"] == "train" for cell in cells) for cells in plans] == [2, 6]
+    assert {cell["id"] for cell in plans[0]} <= {cell["id"] for cell in plans[1]}
+    timings = json.loads((tmp_path / "run3" / "timings.json").read_text())
+    assert set(timings) == {cell["id"] for cell in plans[1]}
+
+
 def test_the_best_setting_on_other_records_attacks(tmp_path: Path) -> None:
     settings = ["inverting_gradients(steps=1)", "inverting_gradients(steps=60)"]
     made = audit(spec(adversaries={"a": settings}), tmp_path, tmp_path / "run")

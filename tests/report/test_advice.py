@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from leakgauge.report import read
 from leakgauge.report.advice import advice
@@ -40,3 +41,67 @@ def test_an_attack_that_does_not_model_the_defense_is_called_out(tmp_path: Path)
     made = {**defense("pruned", "recognisable"), "adversaries": adversaries}
     folder = make(tmp_path / "run", checkpoints=[{"step": 0, "accuracy": None, "defenses": [made]}])
     assert "Do not judge pruned by generic alone" in "\n".join(advice(read(folder).result))
+
+
+def trained(name: str, word: str, expression: str, *accuracies: float) -> dict[str, Any]:
+    """A defense of a trained model, with the accuracy of every seed."""
+    return {
+        **defense(name, word),
+        "expression": expression,
+        "accuracy": accuracies[0],
+        "accuracies": list(accuracies),
+    }
+
+
+def told(folder: Path, *defenses: dict[str, Any], **changes: Any) -> str:
+    checkpoint = {"step": 9, "accuracy": 0.9, "accuracies": [0.9, 0.88], "defenses": list(defenses)}
+    return "\n".join(advice(read(make(folder, checkpoints=[checkpoint], **changes)).result))
+
+
+def test_accuracy_that_bought_nothing_is_called_a_waste_unless_seeds_explain_it(tmp_path: Path) -> None:
+    dear = trained("pruned", "recognisable", "prune(p=0.999)", 0.7, 0.72)
+    said = told(tmp_path / "dear", dear)
+    assert "Do not pay for pruned: it costs 18 points of accuracy, 71 % (70 to 72) are left, and 3 of 5 records" in said
+    chance = trained("pruned", "recognisable", "prune(p=0.5)", 0.8, 0.89)
+    assert "Do not pay" not in told(tmp_path / "chance", chance)
+    silent = trained("pruned", "no evidence", "prune(p=0.999)", 0.7, 0.72)
+    assert "accuracy 71 % (70 to 72), 18 points less than without a defense" in told(tmp_path / "silent", silent)
+
+
+def test_a_combination_stands_beside_its_parts(tmp_path: Path) -> None:
+    parts = (
+        trained("hidden", "recognisable", "instahide()", 0.8),
+        trained("pruned", "recognisable", "prune(p=0.9)", 0.85),
+    )
+    both = trained("both", "detectable", "instahide() | prune(p=0.9)", 0.7)
+    said = told(tmp_path / "both", *parts, both)
+    assert "Combining hides more: both: mean ssim 0.20, worst record 0.28, accuracy 70 %" in said
+    assert "hidden: mean ssim 0.50, worst record 0.58" in said
+    worse = trained("both", "exact", "instahide() | prune(p=0.9)", 0.7)
+    assert "Combining hides no more here: both: mean ssim 0.85" in told(tmp_path / "worse", *parts, worse)
+    assert "Audit hidden and pruned together (instahide() | prune(p=0.9))" in told(tmp_path / "apart", *parts)
+
+
+def test_an_average_below_the_threshold_does_not_hide_the_worst_record(tmp_path: Path) -> None:
+    made = defense("noisy", "recognisable", 0.85)
+    assert "Judge noisy by its worst record, not by the average: ssim 0.51 against 0.43" in told(tmp_path / "run", made)
+
+
+def test_batch_statistics_and_grants_are_kept_from_the_server(tmp_path: Path) -> None:
+    finding = {"name": "batch-norm statistics", "severity": "medium", "sentence": "3 batch norms train."}
+    grants = [
+        {"grant": "labels", "mean": 0.2, "low": 0.1, "high": 0.3},
+        {"grant": "indices", "mean": 0.1, "low": -0.1, "high": 0.3},
+    ]
+    said = told(tmp_path / "run", {**defense("noisy", "recognisable"), "ablation": grants}, preflight=[finding])
+    assert "keep its statistics on the client: 3 batch norms train" in said
+    assert (
+        "Keep labels from the server if you can: without this grant ssim falls by 0.20 [0.10, 0.30] under noisy" in said
+    )
+    assert "Keep indices" not in said  # it may be worth nothing
+
+
+def test_the_batch_is_named_with_what_leaked_from_it(tmp_path: Path) -> None:
+    spec = {"task": {"model": "bayes_cnn", "recipe": {"batch": 4}}}
+    said = told(tmp_path / "run", defense("none", "recognisable"), spec=spec)
+    assert "more examples before they send: 3 of 5 records were recognised in updates of 4 records each" in said

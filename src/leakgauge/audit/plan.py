@@ -69,6 +69,11 @@ def trainings(spec: Spec) -> dict[str, str]:
     return {text: text if spec.checkpoints.defended or _own_model(text) else IDENTITY for text in every}
 
 
+def seeds(spec: Spec) -> list[int]:
+    """The seeds of the trainings of one defense; the first is attacked."""
+    return [spec.seed + i for i in range(spec.checkpoints.seeds)]
+
+
 def controls(spec: Spec) -> dict[str, str]:
     """Defense → the defense that the model of its positive control was trained with: the same, where it fits."""
     return {text: IDENTITY if _own_model(text) else trained for text, trained in trainings(spec).items()}
@@ -144,9 +149,11 @@ class _Planning:
         return self._add("tune", params, self.content, parents)
 
     def _training(self, defense: str) -> str:
-        given = self.spec.checkpoints.model_dump(mode="json", exclude={"defended"})
-        params = {"defense": shown(defense), **given, "seed": self.spec.seed}
-        return self._add("train", params, self.train, ())
+        """The training that is attacked; the others of ``seeds`` only say how accurate its model is."""
+        given = self.spec.checkpoints.model_dump(mode="json", exclude={"defended", "seeds"})
+        params = {"defense": shown(defense), **given}
+        first, *_ = [self._add("train", {**params, "seed": seed}, self.train, ()) for seed in seeds(self.spec)]
+        return first
 
     def _add(self, kind: Kind, params: dict[str, Any], content: dict[str, str], parents: tuple[str, ...]) -> str:
         used = [versions(parse(text)) for text in _texts(params)]

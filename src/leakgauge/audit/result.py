@@ -8,9 +8,9 @@ Schema 1::
     thresholds                  {metric, recognisable, exact, significance}
     replay                      {status, sentence}: does our client replay the user's?
     preflight                   [{name, severity, sentence}]
-    checkpoints[]               {step, accuracy, defenses[]}
-      defenses[]                {name, expression, attack, encoding, control, bound, accuracy, adversaries[],
-                                 records[], ablation[], faults[]}
+    checkpoints[]               {step, accuracy, accuracies[], defenses[]}
+      defenses[]                {name, expression, attack, encoding, control, bound, accuracy, accuracies[],
+                                 adversaries[], records[], ablation[], faults[]}
         attack                  {verdict, why, p, excess, nulls, single, recognised, rate}
                                  p: corrected; excess: {mean, low, high, p, n} over another record's update;
                                  nulls: the same over each null; single: p-value of the most exposed record by itself
@@ -46,7 +46,7 @@ from leakgauge.audit.cells import blind, scores
 from leakgauge.audit.checks import SMALLEST_SSIM
 from leakgauge.audit.doctor import Diagnosis
 from leakgauge.audit.ledger import ledger, replayed
-from leakgauge.audit.plan import ARMS, IDENTITY, Cell, controls, shown, threats, trainings
+from leakgauge.audit.plan import ARMS, IDENTITY, Cell, controls, seeds, shown, threats, trainings
 from leakgauge.audit.preflight import preflight
 from leakgauge.audit.prepare import Prepared
 from leakgauge.audit.run import Outcome, environment
@@ -91,6 +91,7 @@ def result(
             {
                 "step": step,
                 "accuracy": found.accuracy(step, IDENTITY),
+                "accuracies": found.accuracies(step, IDENTITY, seeds(spec)),
                 "defenses": [found.defense(step, name, said[step, name]) for name in spec.defenses],
             }
             for step in steps
@@ -194,12 +195,17 @@ class _Found:
 
     def accuracy(self, step: int, trained: str) -> float | None:
         """Test accuracy of the model that was trained with a defense; at step 0 of the model as given."""
+        found = self.accuracies(step, trained, seeds(self.spec)[:1])
+        return found[0] if found else None
+
+    def accuracies(self, step: int, trained: str, wanted: list[int]) -> list[float]:
+        """The same of several seeds; of those trainings that ended."""
         if not step:
-            return self._given
-        for cell in self.plan.of(defense=shown(trained), train_steps=self.spec.checkpoints.train_steps):
-            if self.store.done(cell.id):
-                return round(float(self.store.result(cell.id)["accuracy"][str(step)]), 6)
-        return None
+            return [self._given]
+        given = {"defense": shown(trained), "train_steps": self.spec.checkpoints.train_steps}
+        cells = [cell for seed in wanted for cell in self.plan.of(**given, seed=seed)]
+        done = [self.store.result(cell.id) for cell in cells if self.store.done(cell.id)]
+        return [round(float(made["accuracy"][str(step)]), 6) for made in done]
 
     def defense(self, step: int, name: str, verdict: Verdict) -> dict[str, Any]:
         text = self.spec.defenses[name]
@@ -213,6 +219,7 @@ class _Found:
             "control": _control(verdict),
             "bound": self.ceilings.of(text, arms.scores["real"] if arms else None),
             "accuracy": self.accuracy(step, trained),
+            "accuracies": self.accuracies(step, trained, seeds(self.spec)),
             "adversaries": [],
             "records": [],
             "ablation": [],

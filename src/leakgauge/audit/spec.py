@@ -97,7 +97,8 @@ class Checkpoints(_Section):
     """Steps of training at which the client is audited; 0 is the model as given.
 
     Training is plain SGD on the train split. ``defended`` trains once per defense, with it, so that its price in
-    accuracy is known; else one training without a defense serves all.
+    accuracy is known; else one training without a defense serves all. ``seeds`` trainings of each show how much of a
+    difference is chance; the first of them is attacked.
     """
 
     train_steps: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0]
@@ -106,6 +107,7 @@ class Checkpoints(_Section):
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     defended: bool = False
+    seeds: Annotated[int, Field(ge=1)] = 1
 
 
 class Tuning(_Section):
@@ -136,6 +138,13 @@ class BoundSpec(_Section):
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
 
 
+class PriceSpec(_Section):
+    """What the price of a record is about where clients mix records: how many one holds, and for how many epochs."""
+
+    records: Annotated[int, Field(ge=1)] | None = None
+    epochs: Annotated[int, Field(ge=1)] = 50
+
+
 class VerdictSpec(_Section):
     """How verdicts are reached."""
 
@@ -156,6 +165,7 @@ class Spec(_Section):
     threat: ThreatSpec = ThreatSpec()
     verdict: VerdictSpec = VerdictSpec()
     bound: BoundSpec = BoundSpec()
+    price: PriceSpec = PriceSpec()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
     @field_validator("adversaries")

@@ -86,7 +86,7 @@ class Store:
             file.write(line)
 
     def timings(self) -> dict[str, float]:
-        """Cell → seconds, from the log."""
+        """Cell → seconds of one processor, from the log."""
         found: dict[str, float] = {}
         for line in (self.folder / "log.jsonl").read_text(encoding="utf-8", errors="replace").splitlines():
             with suppress(ValueError):  # a kill may cut a line

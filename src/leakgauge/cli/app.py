@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from leakgauge.cli import audit, bound, compare, data, doctor, inspect, listing, preflight, report
+from leakgauge.cli import audit, bound, compare, data, doctor, inspect, listing, preflight, price, report
 from leakgauge.errors import LeakgaugeError
 
 INTERRUPTED = 130
@@ -83,6 +83,7 @@ app.command("preflight")(preflight.preflight)
 app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
+app.command("price")(price.price)
 app.command("list")(listing.show)
 app.add_typer(data.app, name="data")
 app.add_typer(bound.app, name="bound")

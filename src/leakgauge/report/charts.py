@@ -7,9 +7,11 @@ from itertools import count
 
 from markupsafe import Markup
 
-from leakgauge.report.formats import gain, score, share
+from leakgauge.report.formats import gain, score
 from leakgauge.report.schema import Checkpoint, Defense, Result
+from leakgauge.report.story import IDENTITY
 from leakgauge.report.svg import SERIES, Scale, apart, chart, element, marker, text, tick
+from leakgauge.report.tradeoff import Null, Point, tradeoff
 
 WIDTH, GUTTER, ROW, TOP = 860.0, 210.0, 64.0, 24.0
 RUNG = 100.0
@@ -182,34 +184,22 @@ def _look(kind: int) -> str:
 
 
 def utility(result: Result) -> Markup | None:
-    """Accuracy against mean gain over the null; None where no accuracy is known. Up and left is better."""
-    seen = [
-        (c, d, d.accuracy if d.accuracy is not None else c.accuracy) for c in result.checkpoints for d in c.defenses
-    ]
-    known = [(c, d, a, d.attack.excess) for c, d, a in seen if a is not None and d.attack.excess is not None]
-    if len({a for _, _, a, _ in known}) < 2:  # one accuracy for all says nothing about their price
+    """Accuracy after the last step against the leak at the checkpoint where it is largest, mean and worst record.
+
+    None where all accuracies are the same: then nothing is known about their price.
+    """
+    last = result.checkpoints[-1]
+    points, nulls = [], []
+    for defense in last.defenses:
+        rights = defense.accuracies or ((defense.accuracy,) if defense.accuracy is not None else ())
+        shown = [d for c in result.checkpoints for d in c.defenses if d.name == defense.name and d.records]
+        if not rights or not shown:
+            continue
+        means = [sum(r.score for r in d.records) / len(d.records) for d in shown]
+        worst = max(r.score for d in shown for r in d.records)
+        points.append(Point(defense.name, rights, max(means), worst, bare=defense.expression == IDENTITY))
+        nulls += [r.null for d in shown for r in d.records]
+    if len({p.accuracy for p in points}) < 2:
         return None
-    gains = [e.mean for _, _, _, e in known]
-    pad = 0.08 * (max(*gains, 0.0) - min(*gains, 0.0) or 1.0)
-    accuracies = [a for _, _, a, _ in known]
-    bottom = 300.0
-    x = Scale(min(*gains, 0.0) - pad, max(*gains, 0.0) + pad, 80, WIDTH - 190)
-    y = Scale(max(0.0, min(accuracies) - 0.05), min(1.0, max(accuracies) + 0.05), bottom, TOP)
-    parts = [_grid(x, bottom, f"gain in {result.metric} over the null (left leaks less)")]
-    parts += [
-        Markup().join(
-            (
-                element("line", x1=80.0, x2=x.stop, y1=y(v), y2=y(v), class_="grid"),
-                text(share(v), 72, y(v) + 4, css="tick", anchor="end"),
-            )
-        )
-        for v in y.ticks(5)
-    ]
-    parts.append(text("accuracy (up is better)", 60, 12, css="axis", limit=60))
-    kinds = {name: k for k, name in enumerate(dict.fromkeys(d.name for _, d, _, _ in known))}
-    parts += [marker(kinds[d.name], x(e.mean), y(a), _look(kinds[d.name]), 6) for _, d, a, e in known]
-    parts += [_key(k, name, x.stop + 26, TOP + 10 + 20 * k) for name, k in kinds.items()]
-    told = "; ".join(
-        f"{d.name} at step {c.step}: accuracy {share(a)}, {gain(e, result.metric)}" for c, d, a, e in known
-    )
-    return chart(WIDTH, max(bottom + 46, TOP + 20 + 20 * len(kinds)), "Utility against privacy", told, *parts)
+    null = Null(sum(nulls) / len(nulls), max(nulls))
+    return tradeoff(points, null, result.metric, result.thresholds.recognisable)

@@ -15,9 +15,10 @@ from importlib.resources import files
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from leakgauge.report import charts, formats, story
+from leakgauge.report import charts, formats, price, story
 from leakgauge.report.advice import advice
 from leakgauge.report.pictures import data_uri
+from leakgauge.report.price import bills
 from leakgauge.report.reading import Run
 from leakgauge.report.reproduce import COMMAND, facts, spec_text
 from leakgauge.report.schema import Defense, Row
@@ -73,7 +74,9 @@ def html(run: Run) -> str:
             script_hash=_hash(script),
             style_hash=_hash(style),
             several=len(result.checkpoints) > 1,
-            advice=advice(result),
+            advice=advice(result, bills(run)),
+            bills=bills(run),
+            price=price,
             encoded=any(d.encoding for c in result.checkpoints for d in c.defenses),
             encodings=ENCODINGS,
             ablated=any(d.ablation for c in result.checkpoints for d in c.defenses),

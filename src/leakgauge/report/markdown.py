@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from leakgauge.report import formats, story
+from leakgauge.report import formats, price, story
 from leakgauge.report.advice import advice
+from leakgauge.report.price import bills
 from leakgauge.report.reading import Run
 from leakgauge.report.reproduce import COMMAND, facts, spec_text
 from leakgauge.report.words import ENCODINGS, MEANINGS, METRICS
@@ -49,7 +50,8 @@ def markdown(run: Run) -> str:
     lines += [f"- **{m.word}**: {plain(m.plain)}" for m in MEANINGS.values() if any(s.word == m.word for s in found)]
     lines += _encodings(run)
     lines += _bounds(run)
-    lines += ["", "## What to do", "", *(f"- {plain(line)}." for line in advice(result))] if advice(result) else []
+    said = advice(result, bills(run))
+    lines += ["", "## What to do", "", *(f"- {plain(line)}." for line in said)] if said else []
     lines += [
         "",
         "## Most exposed records",
@@ -64,6 +66,7 @@ def markdown(run: Run) -> str:
         "",
         *grid(("number", "assumes"), ((plain(x.number), plain(x.assumes)) for x in result.ledger)),
     ]
+    lines += _prices(run)
     lines += _structure(run)
     lines += _grants(run)
     if result.faults:
@@ -174,6 +177,38 @@ def _bounds(run: Run) -> list[str]:
         )
         lines += [f"  - assumes: {plain(assumed)}" for assumed in bound.assumptions]
     return ["", "## Bounds: what no adversary exceeds", "", *lines] if lines else []
+
+
+def _prices(run: Run) -> list[str]:
+    """What one record costs an adversary, and what the defense costs its user."""
+    found = bills(run)
+    if not found:
+        return []
+    several = len(run.result.checkpoints) > 1
+    trained = any(b.training for b in found)
+    heads = (
+        "defense",
+        *(("step",) if several else ()),
+        "accuracy",
+        *(("training",) if trained else ()),
+        "strongest adversary",
+        "one attack",
+        "one record, end to end",
+    )
+    rows = [
+        (
+            plain(b.name),
+            *((str(b.step),) if several else ()),
+            formats.accuracy(price.defense(run.result, b)),
+            *((f"× {b.training:.2f}" if b.training else "–",) if trained else ()),
+            plain(b.adversary),
+            price.duration(b.attack),
+            price.one_record(b),
+        )
+        for b in found
+    ]
+    said = price.EXPLAINED + (f" {price.MIXED}" if any(b.mixes for b in found) else "")
+    return ["", "## Utility and price", "", *grid(heads, rows), "", plain(said)]
 
 
 def _grants(run: Run) -> list[str]:

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -56,11 +57,34 @@ class Run:
 
     def manifest(self) -> dict[str, str]:
         """Hashes of the reported and the reference records; empty where there are none."""
-        try:
-            read = json.loads((self.folder / "manifest.json").read_text())
-        except (OSError, ValueError):
-            return {}
+        read = self._json("manifest.json")
         return {str(k): str(v) for k, v in read.items() if isinstance(v, str)} if isinstance(read, dict) else {}
+
+    def timings(self) -> dict[str, float]:
+        """Cell → seconds of one processor; empty where nothing was timed."""
+        found = self._json("timings.json")
+        items = found.items() if isinstance(found, dict) else ()
+        return {str(k): float(v) for k, v in items if isinstance(v, int | float) and v > 0}
+
+    def plan(self) -> list[dict[str, Any]]:
+        """The cells of the audit; those that have what every cell has."""
+        found = self._json("plan.json")
+        cells = found if isinstance(found, list) else []
+        return [
+            c
+            for c in cells
+            if isinstance(c, dict)
+            and isinstance(c.get("id"), str)
+            and "kind" in c
+            and isinstance(c.get("params"), dict)
+        ]
+
+    def _json(self, name: str) -> Any:
+        """A file beside the result; a report without it is worth more than no report."""
+        try:
+            return json.loads((self.folder / name).read_text())
+        except (OSError, ValueError, RecursionError):
+            return None
 
 
 def read(folder: Path, *, redact: bool = False) -> Run:

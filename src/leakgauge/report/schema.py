@@ -179,6 +179,7 @@ class Defense(_Value):
     ablation: tuple[Grant, ...] = ()
     faults: tuple[str, ...] = ()
     accuracy: Finite | None = None
+    accuracies: tuple[Finite, ...] = ()
 
 
 class Checkpoint(_Value):
@@ -186,6 +187,7 @@ class Checkpoint(_Value):
 
     step: int
     accuracy: Finite | None = None
+    accuracies: tuple[Finite, ...] = ()
     defenses: tuple[Defense, ...]
 
 

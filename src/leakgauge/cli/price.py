@@ -1,0 +1,46 @@
+"""``leakgauge price``: what one record costs an adversary, from the times of a finished audit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from leakgauge.cli.tables import table
+from leakgauge.errors import LeakgaugeError
+
+
+def price(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished audit.")],
+    records: Annotated[
+        Optional[int],  # noqa: UP045 - typer reads the union | only from 0.12.4 on
+        typer.Option(min=1, help="Records that a client holds, for defenses that mix them; default: the spec's."),
+    ] = None,
+    epochs: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, help="Epochs whose updates are collected; default: the spec's, else 50."),
+    ] = None,
+) -> None:
+    """What recovering one record costs end to end, in hours of one processor of the machine that ran the audit.
+
+    \b
+    Examples:
+      leakgauge price run1
+      leakgauge price run1 --records 12000 --epochs 20
+
+    The cost model of Huang et al., 2021, Table 3, with the time of one attack as this audit measured it.
+    """
+    from leakgauge.report import read
+    from leakgauge.report.price import EXPLAINED, MIXED, bills, duration, one_record
+
+    found = bills(read(run), records=records, epochs=epochs)
+    if not found:
+        raise LeakgaugeError(
+            "no attack of this run was timed", where=str(run), remedy="finish it with `leakgauge audit`"
+        )
+    rows = [(b.name, str(b.step), b.adversary, duration(b.attack), one_record(b)) for b in found]
+    table(("defense", "step", "strongest adversary", "one attack", "one record, end to end"), rows)
+    typer.echo(EXPLAINED)
+    if any(b.mixes for b in found):
+        typer.echo(MIXED)
