@@ -101,22 +101,23 @@ def test_squared_error_of_classes_and_of_targets() -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"batch": 0}, "recipe: batch must be at least 1, got 0"),
-        ({"local_steps": 0}, "recipe: local_steps must be at least 1, got 0"),
-        ({"learning_rate": 0.0}, "recipe: learning_rate must be positive, got 0.0"),
-        ({"learning_rate": float("nan")}, "recipe: learning_rate must be positive, got nan"),
-        ({"local_steps": 2}, 'recipe: 2 local steps have no single gradient; say shares="change"'),
+        ({"batch": 0}, "recipe: batch must be an integer ≥ 1, got 0"),
+        ({"local_steps": 0}, "recipe: local_steps must be an integer ≥ 1, got 0"),
+        ({"learning_rate": 0.0}, "recipe: learning_rate must lie in (0, ∞), got 0.0"),
+        ({"learning_rate": float("nan")}, "recipe: learning_rate must lie in (0, ∞), got nan"),
+        ({"local_steps": 2}, "recipe: 2 local steps have no single gradient"),
         ({"batch": 2, "minibatch": 3, "shares": "change"}, "recipe: minibatch must lie in 1..2 (batch), got 3"),
         ({"minibatch": 0}, "recipe: minibatch must lie in 1..1 (batch), got 0"),
-        ({"mode": "trian"}, "recipe: mode must be one of ('train', 'eval'), got 'trian'"),
-        ({"shares": "gradients"}, "recipe: shares must be one of ('gradient', 'change'), got 'gradients'"),
-        ({"reduction": "max"}, "recipe: reduction must be one of ('mean', 'sum'), got 'max'"),
+        ({"mode": "trian"}, "recipe: mode must be one of train, eval, got 'trian'"),
+        ({"shares": "gradients"}, "recipe: shares must be one of gradient, change, got 'gradients'"),
+        ({"reduction": "max"}, "recipe: reduction must be one of mean, sum, got 'max'"),
     ],
 )
 def test_a_recipe_guards_its_domain(options: dict[str, Any], what: str) -> None:
     with pytest.raises(DomainError) as raised:
         Recipe(**options)
-    assert str(raised.value) == what
+    assert f"{raised.value.where}: {raised.value.what}" == what
+    assert raised.value.remedy
 
 
 def half(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -47,7 +47,8 @@ def test_area_of_spheres() -> None:
 def test_a_guard_names_formula_domain_and_value(value: float) -> None:
     with pytest.raises(DomainError) as caught:
         guards.positive(value, "sigma", "some formula")
-    assert str(caught.value) == f"some formula: sigma must lie in (0, ∞), got {value!r}"
+    said = f"some formula: sigma must lie in (0, ∞), got {value!r}; give a number such as sigma=1"
+    assert str(caught.value) == said
 
 
 def test_guards_let_through_what_they_should() -> None:

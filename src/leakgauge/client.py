@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad
 
-from leakgauge import tree
+from leakgauge import guards, tree
 from leakgauge.errors import DomainError, ModelError, nearest
 from leakgauge.expr import Part, load, names, register
 from leakgauge.types import Loss as Loss
@@ -74,16 +74,17 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name, low in (("batch", 1), ("local_steps", 1)):
-            if getattr(self, name) < low:
-                raise DomainError(f"{name} must be at least {low}, got {getattr(self, name)}", where="recipe")
+            guards.count(getattr(self, name), name, "recipe", least=low)
         if self.minibatch is not None and not 1 <= self.minibatch <= self.batch:
-            raise DomainError(f"minibatch must lie in 1..{self.batch} (batch), got {self.minibatch}", where="recipe")
+            raise DomainError(
+                f"minibatch must lie in 1..{self.batch} (batch), got {self.minibatch}",
+                where="recipe",
+                remedy=f"say at most {self.batch}",
+            )
         choices = {"mode": ("train", "eval"), "reduction": ("mean", "sum"), "shares": ("gradient", "change")}
         for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise DomainError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}", where="recipe")
-        if not self.learning_rate > 0:
-            raise DomainError(f"learning_rate must be positive, got {self.learning_rate}", where="recipe")
+            guards.choice(getattr(self, name), name, "recipe", allowed)
+        guards.positive(self.learning_rate, "learning_rate", "recipe")
         if self.shares == "gradient" and self.local_steps > 1:
             raise DomainError(
                 f"{self.local_steps} local steps have no single gradient",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import SupportsFloat, SupportsIndex
 
 from leakgauge.errors import DomainError
@@ -46,7 +48,8 @@ def inside(
     if not (above and below):
         ends = ("[" if closed_low else "(", "]" if closed_high else ")")
         interval = f"{ends[0]}{_plain(low)}, {_plain(high)}{ends[1]}"
-        raise DomainError(f"{name} must lie in {interval}, got {value!r}", where=formula)
+        remedy = f"give a number such as {name}={_example(low, high):g}"
+        raise DomainError(f"{name} must lie in {interval}, got {value!r}", where=formula, remedy=remedy)
     return number
 
 
@@ -57,8 +60,25 @@ def count(value: SupportsIndex, name: str, formula: str, *, least: int = 1) -> i
     except TypeError:
         number = None
     if number is None or isinstance(value, bool) or number < least:
-        raise DomainError(f"{name} must be an integer ≥ {least}, got {value!r}", where=formula)
+        remedy = f"give a whole number such as {name}={max(least, 1)}"
+        raise DomainError(f"{name} must be an integer ≥ {least}, got {value!r}", where=formula, remedy=remedy)
     return number
+
+
+def choice(value: object, name: str, formula: str, allowed: Iterable[str]) -> None:
+    """Refuse a ``value`` that is none of the texts ``allowed``, with a :class:`DomainError`."""
+    known = list(allowed)
+    if value not in known:
+        close = get_close_matches(str(value), known, n=1) or known
+        remedy = f"say {name}={close[0]!r}"
+        raise DomainError(f"{name} must be one of {', '.join(known)}, got {value!r}", where=formula, remedy=remedy)
+
+
+def _example(low: float, high: float) -> float:
+    """A number well inside an interval."""
+    if math.isfinite(low) and math.isfinite(high):
+        return (low + high) / 2
+    return max(low + 1, 1.0) if math.isfinite(low) else min(high - 1, 0.0)
 
 
 def _plain(end: float) -> str:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from leakgauge.defenses.stages import Encoded
 from leakgauge.errors import ObservationError, nearest
+from leakgauge.expr import REGISTRY
 from leakgauge.task import ClientContext, Task
 from leakgauge.types import Records, Side, Threat, Tree
 
@@ -59,6 +60,7 @@ def observe(
             where="observe",
             remedy="give more records or a smaller batch",
         )
+    _check_grants(task, threat)
     for part in task.protection.input:
         part.check(task.domain, len(records))
     states = rounds or (task.params,)
@@ -75,6 +77,14 @@ def observe(
             made.append(Round(sent.observed, theta, threat.granted(sent.side), given))
         seen.append(Observation(tuple(made), size, batches[0].labels if threat.labels == "known" else None))
     return seen
+
+
+def _check_grants(task: Task, threat: Threat) -> None:
+    """Refuse a name that is no nuisance of this protection or any part: most likely a slip of the pen."""
+    parts = (made for kind in ("mechanism", "defense") for made in REGISTRY.get(kind, {}).values())
+    known = {name for made in parts for name in getattr(made, "nuisances", ())} | set(task.protection.nuisances)
+    for name in sorted(threat.grants - known):
+        raise ObservationError(f"there is no nuisance {name!r} to grant", where="threat", remedy=nearest(name, known))
 
 
 def encoded(task: Task, records: Records, rows: Tensor | None = None, *, seed: int = 0, round: int = 0) -> Encoded:

@@ -408,19 +408,20 @@ def test_all_problems_are_told_at_once(task: Task, seen: list[Observation]) -> N
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("adversary(restarts=0)", "adversary: restarts must be at least 1, got 0"),
-        ("adversary(labels='known')", "adversary: labels must be one of ('inferred', 'joint'), got 'known'"),
-        ("adversary(rule='guess')", "adversary: rule must be one of ('auto', 'bias', 'rows'), got 'guess'"),
+        ("adversary(restarts=0)", "adversary: restarts must be an integer ≥ 1, got 0"),
+        ("adversary(labels='known')", "adversary: labels must be one of inferred, joint, got 'known'"),
+        ("adversary(rule='guess')", "adversary: rule must be one of auto, bias, rows, got 'guess'"),
         (
             "adversary(start='noise')",
-            "adversary: start must be one of ('normal', 'uniform', 'grey', 'zeros', 'prior'), got 'noise'",
+            "adversary: start must be one of normal, uniform, grey, zeros, prior, got 'noise'",
         ),
     ],
 )
 def test_an_adversary_guards_its_domain(text: str, what: str) -> None:
     with pytest.raises(DomainError) as raised:
         parse(text)
-    assert str(raised.value) == what
+    assert f"{raised.value.where}: {raised.value.what}" == what
+    assert raised.value.remedy
 
 
 def test_a_density_that_does_not_exist_is_said_before_anything_runs(task: Task, seen: list[Observation]) -> None:

@@ -408,16 +408,17 @@ def test_draws_depend_on_their_own_seed_and_key_alone() -> None:
 @pytest.mark.parametrize(
     ("make", "what"),
     [
-        (lambda: adam(lr=0.0), "adam: lr must be positive, got 0.0"),
-        (lambda: adam(lr=math.nan), "adam: lr must be positive, got nan"),
-        (lambda: momentum(steps=0), "momentum: steps must be at least 1, got 0"),
-        (lambda: parse("signed_adam(sign='loud')"), 'signed_adam: sign must be "none", "hard" or "soft", got \'loud\''),
-        (lambda: lbfgs(steps=0), "lbfgs: steps and history must be at least 1, got 0 and 50"),
+        (lambda: adam(lr=0.0), "adam: lr must lie in (0, ∞), got 0.0"),
+        (lambda: adam(lr=math.nan), "adam: lr must lie in (0, ∞), got nan"),
+        (lambda: momentum(steps=0), "momentum: steps must be an integer ≥ 1, got 0"),
+        (lambda: parse("signed_adam(sign='loud')"), "signed_adam: sign must be one of none, hard, soft, got 'loud'"),
+        (lambda: lbfgs(steps=0), "lbfgs: steps must be an integer ≥ 1, got 0"),
         (lambda: lbfgs(wolfe=(0.9, 0.1)), "lbfgs: wolfe must be 0 < c1 < c2 < 1, got (0.9, 0.1)"),
-        (lambda: warmup(length=0), "warmup: length must be at least 1, got 0"),
+        (lambda: warmup(length=0), "warmup: length must be an integer ≥ 1, got 0"),
     ],
 )
 def test_solvers_guard_their_domain(make: object, what: str) -> None:
     with pytest.raises(DomainError) as raised:
         make()  # type: ignore[operator]
-    assert str(raised.value) == what
+    assert f"{raised.value.where}: {raised.value.what}" == what
+    assert raised.value.remedy

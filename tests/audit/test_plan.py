@@ -29,12 +29,14 @@ def spec(**changes: Any) -> Spec:
 
 def test_reported_records_stand_in_no_other_role(tmp_path: Path) -> None:
     prepared = prepare(spec(adversaries={"a": ["dlg(steps=2)", "dlg(steps=3)"]}), tmp_path)
-    hashes = prepared.manifest["records"]
-    assert len(hashes["reported"]) == 7
-    assert len(hashes["tuning"]) == 8
-    for role in ("tuning", "another", "reference"):
-        assert not set(hashes["reported"]) & set(hashes[role])
-    assert not set(hashes["tuning"]) & set(hashes["another"])
+    for hashes in (prepared.manifest()["records"], prepared.manifest("salt")["records"]):
+        assert len(hashes["reported"]) == 7
+        assert len(hashes["tuning"]) == 8
+        for role in ("tuning", "another", "reference"):
+            assert not set(hashes["reported"]) & set(hashes[role])
+        assert not set(hashes["tuning"]) & set(hashes["another"])
+    assert not set(hashes["reported"]) & set(prepared.manifest()["records"]["reported"])  # no guess is confirmed
+    assert list(prepared.manifest("salt")) == ["records"]
     assert prepared.others.labels.tolist() == prepared.records.labels.tolist()  # labels are granted
 
 

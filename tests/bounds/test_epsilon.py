@@ -126,9 +126,9 @@ def test_a_result_says_what_it_protects() -> None:
         (lambda: epsilon_of(1.0, delta=0.1, steps=0), "steps must be an integer ≥ 1, got 0"),
         (lambda: epsilon_of(1.0, delta=0.1, rate=0.5, method="exact"), "rate must be 1 for the exact formula"),
         (lambda: epsilon_of(1.0, delta=0.1, rate=0.5, relation="replace"), "rate must be 1 for replacing"),
-        (lambda: epsilon_of(1.0, delta=0.1, method="guess"), "method must be auto, exact, rdp or pld"),  # type: ignore[arg-type]
+        (lambda: epsilon_of(1.0, delta=0.1, method="guess"), "method must be one of auto, exact, rdp, pld"),  # type: ignore[arg-type]
         (lambda: epsilon_of(1.0, delta=0.1, relation="swap"), "relation must be"),  # type: ignore[arg-type]
-        (lambda: epsilon_of(1.0, delta=0.1, unit="pixel"), "unit must be record or client, got 'pixel'"),  # type: ignore[arg-type]
+        (lambda: epsilon_of(1.0, delta=0.1, unit="pixel"), "unit must be one of record, client, got 'pixel'"),  # type: ignore[arg-type]
         (lambda: sigma_of(0.0, delta=0.1), r"epsilon must lie in \(0, ∞\), got 0.0"),
         (lambda: vmf_epsilon(-1.0), "von Mises-Fisher noise: kappa"),
         (lambda: vmf_epsilon(1.0, 3.0), "distance"),

@@ -81,11 +81,11 @@ def test_subsampled_epsilon() -> None:
 
 
 def test_robustness() -> None:
-    by_mu = as_json("robustness", "--kappa", "0.1", "--mu", "0.5", "--rounds", "4")
-    by_noise = as_json("robustness", "--kappa", "0.1", "--sigma", "2", "--clip", "1", "--rounds", "4")
+    by_mu = as_json("robustness", "--guess", "0.1", "--mu", "0.5", "--rounds", "4")
+    by_noise = as_json("robustness", "--guess", "0.1", "--sigma", "2", "--clip", "1", "--rounds", "4")
     assert by_mu["value"] == pytest.approx(by_noise["value"]) == pytest.approx(0.38914, abs=1e-4)
     assert by_mu["bound"] == "robustness"
-    assert run.invoke(app, ["robustness", "--kappa", "0.1", "--mu", "0.5"]).exit_code == 0
+    assert run.invoke(app, ["robustness", "--guess", "0.1", "--mu", "0.5"]).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_robustness() -> None:
         (["gaussian", "--sigma", "1", "--clip", "1", "--dim", "5", "--keep", "0.5", "--as-printed"], "no pruning"),
         (["vmf", "--kappa", "-1", "--dim", "3"], "kappa must lie in"),
         (["epsilon", "--sigma", "1", "--delta", "2"], "delta must lie in"),
-        (["robustness", "--kappa", "0.1"], "--mu, or --sigma and --clip"),
-        (["robustness", "--kappa", "0.1", "--mu", "1", "--sigma", "1", "--clip", "1"], "--mu, or --sigma and --clip"),
+        (["robustness", "--guess", "0.1"], "--mu, or --sigma and --clip"),
+        (["robustness", "--guess", "0.1", "--mu", "1", "--sigma", "1", "--clip", "1"], "--mu, or --sigma and --clip"),
     ],
 )
 def test_bad_input_is_a_domain_error(arguments: list[str], words: str) -> None:
@@ -110,7 +110,7 @@ def test_bad_input_is_a_domain_error(arguments: list[str], words: str) -> None:
 
 def test_a_whole_protection_as_table_and_json() -> None:
     arguments = ["protection", "clip(norm=1.0, per='example') | gaussian(std=0.5)", "--dim", "13700"]
-    found = as_json(*arguments, "--delta", "1e-5", "--kappa", "0.01", "--batch", "2")
+    found = as_json(*arguments, "--delta", "1e-5", "--guess", "0.01", "--batch", "2")
     assert found["unit"] == "record"
     assert found["ceiling"]["value"] == pytest.approx(bounds.mu_ceiling(0.02, 1.0).value)
     assert found["epsilon"]["value"] == pytest.approx(bounds.epsilon_of(1.0, delta=1e-5).epsilon)

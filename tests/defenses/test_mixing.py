@@ -144,7 +144,7 @@ def test_bad_settings_are_refused_before_anything_runs() -> None:
         (mixup, {"k": 0}, "mixup: k must be an integer ≥ 1"),
         (mixup, {"cap": 0.2}, r"mixup: cap must lie in \(0.25, 1\]"),
         (mixup, {"law": "uniform"}, "mixup: law must be"),
-        (instahide, {"k": 2, "public": "cifar10"}, "instahide: k must be at least 3 with public images"),
+        (instahide, {"k": 2, "public": "cifar10"}, "instahide: with public images k must be at least 3"),
     ):
         with pytest.raises(DomainError, match=says):
             make(**options)

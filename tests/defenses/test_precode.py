@@ -135,10 +135,10 @@ def test_a_trained_bottleneck_is_kept() -> None:
 def test_what_has_no_place_for_it_is_refused() -> None:
     domain = Domain("image", (1, 6, 6), 4)
     convolutional = nn.Sequential(nn.Conv2d(1, 4, 6), nn.Flatten())
-    with pytest.raises(ModelError, match=r"precode: it has no linear layer with 4 outputs at its end"):
+    with pytest.raises(ModelError, match=r"precode: the model has no linear layer with 4 outputs at its end"):
         lg.Task(convolutional, domain).protect("precode()")
     logistic = nn.Sequential(nn.Flatten(), nn.Linear(36, 4))
-    with pytest.raises(ModelError, match=r"precode: it has no hidden layer to put a bottleneck behind"):
+    with pytest.raises(ModelError, match=r"precode: the model has no hidden layer to put a bottleneck behind"):
         lg.Task(logistic, domain).protect("precode()")
     for options, says in (({"k": 0}, "k must be an integer ≥ 1"), ({"form": "other"}, "form must be")):
         with pytest.raises(DomainError, match=says):

@@ -94,7 +94,7 @@ def test_a_layer_that_does_not_exist_is_refused_before_anything_runs() -> None:
     [
         ({"p": 1.0}, r"soteria: p must lie in \[0, 1\), got 1.0"),
         ({"epsilon": -1.0}, r"soteria: epsilon must lie in \[0, ∞\), got -1.0"),
-        ({"features": "dead"}, 'soteria: features must be "all" or "live"'),
+        ({"features": "dead"}, "soteria: features must be one of all, live"),
     ],
 )
 def test_bad_settings_are_refused(options: dict[str, object], what: str) -> None:

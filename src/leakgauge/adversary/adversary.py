@@ -13,11 +13,11 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from leakgauge import guards
 from leakgauge.adversary.labels import Rule
 from leakgauge.adversary.likelihoods import L2, Likelihood
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.solver import Adam, Ball, Constant, Schedule, Solver
-from leakgauge.errors import DomainError
 from leakgauge.expr import Part, register
 from leakgauge.observation import Observation
 from leakgauge.priors import Uniform
@@ -73,12 +73,10 @@ class Adversary(Part):
     ball: Ball | None = None
 
     def __post_init__(self) -> None:
-        if self.restarts < 1:
-            raise DomainError(f"restarts must be at least 1, got {self.restarts}", where="adversary")
+        guards.count(self.restarts, "restarts", "adversary")
         choices = {"labels": ("inferred", "joint"), "rule": get_args(Rule), "start": get_args(Start)}
         for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise DomainError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}", where="adversary")
+            guards.choice(getattr(self, name), name, "adversary", allowed)
 
     def __call__(
         self,

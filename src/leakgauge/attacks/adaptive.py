@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import torch
 
+from leakgauge import guards
 from leakgauge.adversary import (
     Adversary,
     Likelihood,
@@ -34,7 +35,7 @@ from leakgauge.attacks.believed import believed, with_received_norm
 from leakgauge.attacks.mixing import undo_mixing
 from leakgauge.attacks.precode import behind_bottleneck
 from leakgauge.defenses import AutomaticTransformation, InstaHide, MixUp, Protection
-from leakgauge.errors import DomainError, NoDensityError
+from leakgauge.errors import NoDensityError
 from leakgauge.expr import Part, register
 from leakgauge.mechanisms import Clip, Identity, Quantise, RandomPrune, Sign, Soteria, UpdatePart, parts_of
 from leakgauge.mechanisms.chain import is_noise
@@ -82,8 +83,11 @@ class Adaptive(Part):
     bound: Literal["granted", "received"] = "granted"
 
     def __post_init__(self) -> None:
-        if self.bound not in ("granted", "received"):
-            raise DomainError(f'bound must be "granted" or "received", got {self.bound!r}', where="adaptive")
+        guards.count(self.steps, "steps", "adaptive")
+        guards.count(self.restarts, "restarts", "adaptive")
+        guards.non_negative(self.tv_weight, "tv_weight", "adaptive")
+        guards.non_negative(self.tv_density, "tv_density", "adaptive")
+        guards.choice(self.bound, "bound", "adaptive", ("granted", "received"))
 
     def against(self, protection: Protection, *, images: bool = True) -> Adversary:
         """The adversary of one protection."""

@@ -9,15 +9,16 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from leakgauge import guards
 from leakgauge.adversary import Adversary, Reconstruction, cosine, signed_adam, through
 from leakgauge.adversary.run import joined
-from leakgauge.errors import DomainError, ModelError
+from leakgauge.errors import ModelError
 from leakgauge.expr import Part, register
 from leakgauge.mechanisms.soteria import Soteria, linear_layers
 from leakgauge.observation import Observation
 from leakgauge.priors import tv, uniform
 from leakgauge.task import Task
-from leakgauge.types import Candidate
+from leakgauge.types import Candidate, Tree
 
 Leave = Literal["weight", "columns"]
 
@@ -45,10 +46,14 @@ class DropLayer(Part):
     restarts: int = 1
 
     def __post_init__(self) -> None:
-        if self.leave not in get_args(Leave):
-            raise DomainError(f'leave must be "weight" or "columns", got {self.leave!r}', where="drop_layer")
-        if self.scout < 1:
-            raise DomainError(f"scout must be at least 1, got {self.scout}", where="drop_layer")
+        guards.choice(self.leave, "leave", "drop_layer", get_args(Leave))
+        for name in ("steps", "scout", "restarts"):
+            guards.count(getattr(self, name), name, "drop_layer")
+
+    def fits(self, params: Tree) -> None:
+        """Refuse a model without the layer, before anything runs."""
+        if self.layer is not None:
+            Soteria(self.layer).fits(params)
 
     def against(self, layer: str, *, images: bool = True) -> Adversary:
         """The adversary of Soteria on ``layer``, for a task under that protection."""

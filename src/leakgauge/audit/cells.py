@@ -68,7 +68,7 @@ def _at(cell: Cell, prepared: Prepared, store: Store) -> Task:
 def _tune(cell: Cell, prepared: Prepared, store: Store, progress: Progress | None) -> Made:
     """The mean score of every setting on records that are not reported; the first best is chosen."""
     params, task, private = cell.params, _at(cell, prepared, store), prepared.tuning
-    seen = observe(task, private, threat=_threat(params), seed=mixed(params["seed"], 3))
+    seen = observe(task, private, threat=_threat(params, task), seed=mixed(params["seed"], 3))
     means = []
     for text in params["settings"]:
         made = _attacked(text, task, seen, params, mixed(params["seed"], 4), progress)
@@ -123,7 +123,7 @@ def blind(task: Task, records: Records, guess: Tensor, seed: int) -> dict[str, l
 def _seen(params: dict[str, Any], task: Task, private: Records, others: Records) -> list[Observation]:
     """What the adversary gets in this arm; the grants are the private records' in every arm."""
     source = others if params["arm"] == "another" else private
-    seen = observe(task, source, threat=_threat(params), seed=_clients(params["seed"], params["records"][0]))
+    seen = observe(task, source, threat=_threat(params, task), seed=_clients(params["seed"], params["records"][0]))
     if params["arm"] == "another" and seen[0].labels is not None:
         granted = batches(private.labels, task.recipe.batch)
         seen = [replace(one, labels=labels) for one, labels in zip(seen, granted, strict=True)]
@@ -135,8 +135,10 @@ def _clients(seed: int, first: int) -> int:
     return mixed(seed, first)
 
 
-def _threat(params: dict[str, Any]) -> Threat:
-    return Threat(grants=frozenset(params["threat"]["grants"]), labels=params["threat"]["labels"])
+def _threat(params: dict[str, Any], task: Task) -> Threat:
+    """The threat model of the audit, as far as this defense has what it grants."""
+    grants = frozenset(params["threat"]["grants"]) & set(task.protection.nuisances)
+    return Threat(grants=grants, labels=params["threat"]["labels"])
 
 
 def _attacked(

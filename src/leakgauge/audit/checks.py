@@ -22,10 +22,13 @@ import leakgauge
 from leakgauge import data, models
 from leakgauge.audit.spec import Problem, Spec, kinds, shown
 from leakgauge.audit.statistics import least_p
+from leakgauge.client import Recipe
 from leakgauge.defenses.protection import Protection, protection
-from leakgauge.errors import LeakgaugeError, nearest
+from leakgauge.defenses.stages import InputPart
+from leakgauge.errors import DataError, LeakgaugeError, nearest
 from leakgauge.expr import REGISTRY, plugins
 from leakgauge.files import read_state, some
+from leakgauge.task import Task
 from leakgauge.types import Domain
 
 PATH = re.compile(r"(?<![\w'\"])[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -50,8 +53,8 @@ class Checks:
     spec: Spec
     file: Path
     found: list[Problem] = field(default_factory=list)
-    encoding: int = 0
-    """Defenses with an input stage: their encodings are scored too, and make a comparison of their own."""
+    protections: list[Protection] = field(default_factory=list)
+    """The defenses that could be read without the user's code."""
 
     def problems(self) -> list[Problem]:
         """Every problem, in the order of the file."""
@@ -143,6 +146,8 @@ class Checks:
                 made = self.part(f"{group}.{name}", text, group)
                 if made is not None and group == "defenses":
                     self._defense(f"{group}.{name}", self.tried(f"{group}.{name}", protection, made))
+                if hasattr(made, "fits") and group == "adversaries" and self._bare is not None:
+                    self.tried(f"{group}.{name}", made.fits, self._bare.params)
 
     def _left_out(self) -> None:
         listed = kinds(self.spec.adversaries)
@@ -153,15 +158,35 @@ class Checks:
             self.add("adversaries.leave_out", "names no adversary", "write leave_out at the top, before any section")
 
     def _defense(self, key: str, made: Protection | None) -> None:
-        """Whether its early parts can do their work here: encode so few records, change such a model."""
+        """Whether it can do its work here: encode so few records, change such a model, find its layer."""
         if made is None:
             return
-        task, fewest = self.spec.task, (self.spec.task.records - 1) % CHUNK + 1
-        self.encoding += bool(made.input)
+        self.protections.append(made)
         for part in made.input if self._domain is not None else ():
-            self.tried(key, part.check, self._domain, fewest * task.recipe.batch)
-        for late in made.training:
-            self.tried(key, partial(late.check, local_steps=task.recipe.local_steps))
+            self.tried(key, encodes, part, self._domain, self.spec)
+        if self._bare is not None:
+            self.tried(key, self._task, made)
+        elif self._built is None:
+            for late in made.training:
+                self.tried(key, partial(late.check, local_steps=self.spec.task.recipe.local_steps))
+
+    def _task(self, made: Protection) -> Task:
+        """The client under a defense, without memory: shapes only."""
+        assert self._built is not None
+        assert self._domain is not None
+        given = self.spec.task.recipe.model_dump(exclude={"shares"}, exclude_none=True)
+        shares: Any = "change" if self.spec.task.recipe.local_steps > 1 else "gradient"
+        with torch.device("meta"):
+            return Task(self._built, self._domain, Recipe(shares=shares, **given), made)
+
+    @cached_property
+    def _bare(self) -> Task | None:
+        """The client without a defense; None where it is the user's, or has problems of its own."""
+        recipe = self.spec.task.recipe
+        if self._built is None or (recipe.minibatch or 1) > recipe.batch:
+            return None
+        found: Task | None = self.tried("task.model", self._task, Protection())
+        return found
 
     # --- model, loss, data
 
@@ -186,7 +211,8 @@ class Checks:
     def _built(self) -> nn.Module | None:
         """A model of ours without memory: shapes only. None for the user's, or where the records are not known."""
         domain = self._domain
-        if domain is None or PATH.search(self.spec.task.model):
+        known = any(problem.key == "task.model" for problem in self.found)
+        if domain is None or known or PATH.search(self.spec.task.model):
             return None
 
         def build() -> nn.Module:
@@ -287,11 +313,16 @@ class Checks:
         self.tried("task.replay.batch", data.read_npz, self.file.parent / replay.batch)
 
     def _grants(self) -> None:
-        known = {n for made in REGISTRY["mechanism"].values() for n in getattr(made, "nuisances", ())}
+        """What is granted must be there to grant; a defense of the user's own may have anything."""
+        known = {name for kind in KINDS["defenses"][0] for name in _nuisances(kind)}
+        here = {name for made in self.protections for name in made.nuisances}
         strangers = any(PATH.search(text) for text in self.spec.defenses.values())
         for i, name in enumerate(self.spec.threat.grants):
             if name not in known and not strangers:
                 self.add(f"threat.grants.{i}", f"no defense has a nuisance {name!r}", nearest(name, known))
+            elif name not in here and len(self.protections) == len(self.spec.defenses):
+                remedy = f"these have {', '.join(sorted(here))}" if here else "take it out: there is nothing to grant"
+                self.add(f"threat.grants.{i}", f"no defense of this spec has a nuisance {name!r}", remedy)
 
     def _verdict(self) -> None:
         rules, task = self.spec.verdict, self.spec.task
@@ -304,7 +335,8 @@ class Checks:
                 f"SSIM needs images of {SMALLEST_SSIM}x{SMALLEST_SSIM}, these are {self._domain.shape}",
                 "say { psnr = 20.0 }",
             )
-        tests = max(1, len(self.spec.defenses) + self.encoding) * len(set(self.spec.checkpoints.train_steps))
+        encoding = sum(bool(made.input) for made in self.protections)  # scored too: a comparison of their own
+        tests = max(1, len(self.spec.defenses) + encoding) * len(set(self.spec.checkpoints.train_steps))
         least = least_p(min(task.records, 10**6)) * 2 * tests
         if least > rules.significance:
             self.add(
@@ -313,6 +345,31 @@ class Checks:
                 f"{min(least, 1):.2g}, corrected for {tests} comparisons",
                 _reachable(rules.significance, tests),
             )
+
+
+def encodes(part: InputPart, domain: Domain, spec: Spec) -> None:
+    """Refuse a part that cannot encode such records, or mixes more than a client has.
+
+    An audit takes every ten updates for one client's; the last client has what is left.
+    """
+    part.check(domain, sys.maxsize)
+    records, batch = spec.task.records, spec.task.recipe.batch
+    last = (records - 1) % CHUNK + 1
+    for size in (min(records, CHUNK), last):
+        try:
+            part.check(domain, size * batch)
+        except LeakgaugeError as fault:
+            fewer = f"records = {records - last} or " if size == last < records else ""
+            raise DataError(
+                f"{fault.what} (of {size} updates: {CHUNK} are one client's, and the last client has the rest)",
+                where=fault.where,
+                remedy=f"say {fewer}a smaller k",
+            ) from None
+
+
+def _nuisances(kind: str) -> Iterator[str]:
+    for made in REGISTRY[kind].values():
+        yield from getattr(made, "nuisances", ())
 
 
 def _said(key: str) -> tuple[str, ...]:

@@ -54,13 +54,17 @@ class Prepared:
             {**self.task.params, **self.task.buffers, **{f"∇{n}": v for n, v in update.items()}, "h": outputs}
         )
 
-    @property
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self, salt: str = "") -> dict[str, Any]:
         """Which records were reported, and which chose settings, stood in the null or made the guess: by hash, all
-        together and each, so that anybody can see that the reported ones are in no other role."""
+        together and each, so that anybody can see that the reported ones are in no other role.
+
+        With a ``salt`` that is kept nowhere that can still be seen, but nobody can confirm a guess at a record: only
+        hashes of each are listed then, which agree within this manifest and with no other.
+        """
         roles = {"reported": self.records, "tuning": self.tuning, "another": self.others, "reference": self.reference}
-        each = {role: [digest({"x": x})[:16] for x in records.inputs] for role, records in roles.items()}
-        return {**{role: digest({"x": records.inputs}) for role, records in roles.items()}, "records": each}
+        each = {role: [digest({f"x{salt}": x})[:16] for x in records.inputs] for role, records in roles.items()}
+        whole = {} if salt else {role: digest({"x": records.inputs}) for role, records in roles.items()}
+        return {**whole, "records": each}
 
     def at(self, state: Tree) -> Prepared:
         """The same audit with the model in another state."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import platform
+import secrets
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -23,12 +24,15 @@ import numpy as np
 import torch
 
 import leakgauge
-from leakgauge import toml
+from leakgauge import parse, toml
 from leakgauge.audit import cells
+from leakgauge.audit.checks import encodes
 from leakgauge.audit.plan import Cell, Plan, plan
 from leakgauge.audit.prepare import Prepared, prepare
-from leakgauge.audit.spec import Spec
+from leakgauge.audit.spec import Problem, Spec, SpecError
 from leakgauge.audit.store import Store, StoreError, canonical, write
+from leakgauge.defenses import protection
+from leakgauge.errors import LeakgaugeError
 
 
 @dataclass(frozen=True)
@@ -88,10 +92,12 @@ def execute(
     _claim(store)
     store.sweep()
     prepared = prepare(spec, home)
+    _refuse(spec, prepared)
     planned = plan(spec, prepared, ablate=ablate)
     listed = [{"id": c.id, "kind": c.kind, "parents": c.parents, "params": c.params} for c in planned.cells]
     write(folder / "plan.json", canonical(listed).encode())
-    write(folder / "manifest.json", canonical(prepared.manifest).encode())
+    hashes = prepared.manifest(secrets.token_hex(16) if redact else "")
+    write(folder / "manifest.json", canonical(hashes).encode())
     write(folder / "spec.toml", toml.dump(spec.model_dump(mode="json")).encode())
     store.keep(prepared.records.inputs, prepared.records.labels)
     left = [c for c in planned.cells if not store.done(c.id)] if attack else []
@@ -107,6 +113,29 @@ def execute(
             report(Event(done, len(planned.cells), cell, best, fault))
     store.log(event="end", faults=len(faults))
     return Outcome(planned, faults)
+
+
+def _refuse(spec: Spec, prepared: Prepared) -> None:
+    """Everything that this task cannot take, all at once: of the user's own code only the run can tell."""
+    found: list[Problem] = []
+
+    def tried(key: str, work: Callable[..., object], *given: object) -> None:
+        try:
+            work(*given)
+        except LeakgaugeError as fault:
+            what = f"{fault.where}: {fault.what}" if fault.where else fault.what
+            found.append(Problem("spec", key, what, fault.remedy or "see `leakgauge list`"))
+
+    for name, text in spec.defenses.items():
+        tried(f"defenses.{name}", prepared.task.protect, text)
+        for part in protection(text).input:
+            tried(f"defenses.{name}", encodes, part, prepared.task.domain, spec)
+    for name in spec.adversaries:
+        for attack in (parse(text, "attack") for text in spec.settings(name)):
+            if hasattr(attack, "fits"):
+                tried(f"adversaries.{name}", attack.fits, prepared.task.params)
+    if found:
+        raise SpecError(found)
 
 
 def best_score(found: dict[str, Any]) -> float | None:

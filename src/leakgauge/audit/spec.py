@@ -315,7 +315,8 @@ def _problem(file: str, error: Any) -> Problem:
     got = f", got {shown(repr(error['input']))}"
     if kind == "literal_error":
         allowed = [str(a) for a in _allowed(where)]
-        remedy = nearest(error["input"], allowed) if isinstance(error["input"], str) else f"one of {', '.join(allowed)}"
+        known = nearest(error["input"], allowed) if isinstance(error["input"], str) else f"one of {', '.join(allowed)}"
+        remedy = _MEANT.get((key, str(error["input"])), known)
         return Problem(file, key, f"must be one of {context['expected']}{got}", remedy)
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
@@ -326,6 +327,11 @@ def _problem(file: str, error: Any) -> Problem:
     return Problem(file, key, said + got, f"write {_EXAMPLES.get(kind, f'another {name}')}; see `leakgauge init`")
 
 
+_MEANT = {
+    ("threat.labels", "unknown"): 'say "inferred" (read off the update) or "joint" (searched with the record)',
+    ("threat.learning_rate", "hidden"): 'say "unknown"',
+}
+"""Values that look like a word we know and mean another."""
 _EXAMPLES = {
     "string_type": 'it like "this"',
     "int_type": "it like 3",

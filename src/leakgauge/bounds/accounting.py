@@ -100,12 +100,9 @@ def sigma_of(
 
 def _method(method: Method, rate: float, relation: Relation, unit: Unit) -> Literal["exact", "rdp", "pld"]:
     q = guards.inside(rate, "rate", _FORMULA, 0.0, 1.0, closed_high=True)
-    if method not in ("auto", "exact", "rdp", "pld"):
-        raise DomainError(f"method must be auto, exact, rdp or pld, got {method!r}", where=_FORMULA)
-    if relation not in ("add-or-remove", "replace"):
-        raise DomainError(f"relation must be add-or-remove or replace, got {relation!r}", where=_FORMULA)
-    if unit not in ("record", "client"):
-        raise DomainError(f"unit must be record or client, got {unit!r}", where=_FORMULA)
+    guards.choice(method, "method", _FORMULA, ("auto", "exact", "rdp", "pld"))
+    guards.choice(relation, "relation", _FORMULA, ("add-or-remove", "replace"))
+    guards.choice(unit, "unit", _FORMULA, ("record", "client"))
     if q < 1 and (method == "exact" or relation == "replace"):
         what = "the exact formula" if method == "exact" else "replacing a unit"
         raise DomainError(

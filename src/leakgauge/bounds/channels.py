@@ -33,7 +33,11 @@ class Channel:
         if matrix.ndim != 2 or 0 in matrix.shape:
             raise DomainError(f"the matrix must have shape [secrets, observations], got {matrix.shape}", where=_FORMULA)
         if not (matrix >= 0).all() or not np.allclose(matrix.sum(1), 1, rtol=0, atol=1e-9):
-            raise DomainError("every row must be a probability distribution: entries ≥ 0, sum 1", where=_FORMULA)
+            raise DomainError(
+                "every row must be a probability distribution: entries ≥ 0, sum 1",
+                remedy="write rows like 0.9,0.1;0.2,0.8",
+                where=_FORMULA,
+            )
         matrix.setflags(write=False)
         object.__setattr__(self, "matrix", matrix)
 
@@ -57,7 +61,11 @@ class Channel:
     def beside(self, other: Channel) -> Channel:
         """One secret, observed through both channels independently; capacity at most the product."""
         if len(self.matrix) != len(other.matrix):
-            raise DomainError(f"{len(self.matrix)} and {len(other.matrix)} secrets differ", where=_FORMULA)
+            raise DomainError(
+                f"{len(self.matrix)} and {len(other.matrix)} secrets differ",
+                remedy="give channels of the same secret",
+                where=_FORMULA,
+            )
         return Channel(np.einsum("xy,xz->xyz", self.matrix, other.matrix).reshape(len(self.matrix), -1))
 
 
@@ -72,7 +80,11 @@ def posterior_vulnerability(prior: ArrayLike, gain: ArrayLike, channel: Channel)
     """``V_g(π, C) = Σ_y max_w Σ_x π_x p(y | x) g(w, x)``: the best expected gain with the observation."""
     pi, g = _checked(prior, gain)
     if len(pi) != len(channel.matrix):
-        raise DomainError(f"a prior over {len(pi)} secrets does not fit {len(channel.matrix)} rows", where=_FORMULA)
+        raise DomainError(
+            f"a prior over {len(pi)} secrets does not fit {len(channel.matrix)} rows",
+            remedy="give one probability per row",
+            where=_FORMULA,
+        )
     return float((g @ (pi[:, None] * channel.matrix)).max(0).sum())
 
 
@@ -95,7 +107,11 @@ def deterministic(targets: ArrayLike, observations: int) -> Channel:
 def _checked(prior: ArrayLike, gain: ArrayLike) -> tuple[Array, Array]:
     pi, g = np.asarray(prior, dtype=np.float64), np.asarray(gain, dtype=np.float64)
     if pi.ndim != 1 or not (pi >= 0).all() or not abs(pi.sum() - 1) <= 1e-9:
-        raise DomainError("the prior must be a probability distribution: entries ≥ 0, sum 1", where=_FORMULA)
+        raise DomainError(
+            "the prior must be a probability distribution: entries ≥ 0, sum 1",
+            remedy="write it like 0.25,0.75",
+            where=_FORMULA,
+        )
     if g.ndim != 2 or g.shape[1] != len(pi) or not (g >= 0).all() or not np.isfinite(g).all():
         raise DomainError(f"the gain must be ≥ 0, finite, of shape [guesses, {len(pi)}], got {g.shape}", where=_FORMULA)
     return pi, g

@@ -51,7 +51,9 @@ def corridor(hits: int, trials: int, ceiling: float | None, *, confidence: float
     """
     guards.count(trials, "trials", "corridor")
     if guards.count(hits, "hits", "corridor", least=0) > trials:
-        raise DomainError(f"hits must be at most trials = {trials}, got {hits}", where="corridor")
+        raise DomainError(
+            f"hits must be at most trials = {trials}, got {hits}", remedy="count a record once", where="corridor"
+        )
     low, high = lower_limit(hits, trials, confidence=confidence), upper_limit(hits, trials, confidence=confidence)
     success = hits / trials
     reached = f"{hits} of {trials} records ({low:.3g} to {high:.3g} at {100 * confidence:.4g} % each side)"

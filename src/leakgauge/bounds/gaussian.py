@@ -71,10 +71,18 @@ def log_capacity_layers(
     capacity the product of the layers'. The paper bounds it by one ball around all parameters.
     """
     if not dims:
-        raise DomainError("layers must be a non-empty list of dimensions, got []", where=_FORMULA)
+        raise DomainError(
+            "layers must be a non-empty list of dimensions, got []",
+            remedy="give one dimension per layer",
+            where=_FORMULA,
+        )
     clips = [float(c) for c in clip] if isinstance(clip, Sequence) else [float(clip)] * len(dims)
     if len(clips) != len(dims):
-        raise DomainError(f"clip must be one radius or one per layer ({len(dims)}), got {len(clips)}", where=_FORMULA)
+        raise DomainError(
+            f"clip must be one radius or one per layer ({len(dims)}), got {len(clips)}",
+            remedy="give one number for all layers",
+            where=_FORMULA,
+        )
     radii = [*clips, math.hypot(*clips), math.fsum(clips)]
     *layers, sqrt_ball, sum_ball = _log_capacities([*dims, sum(dims), sum(dims)], radii, sigma, group, as_printed)
     return LayerCapacity(math.fsum(layers), float(sqrt_ball), float(sum_ball))
@@ -96,7 +104,9 @@ def ratio(clip: float, sigma: float, group: int = 1, formula: str = _FORMULA) ->
     scale = guards.positive(sigma, "sigma", formula)
     a = guards.count(group, "group", formula) * radius / scale
     if math.isinf(a):
-        raise DomainError(f"clip/sigma must be a finite number, got {radius!r}/{scale!r}", where=formula)
+        raise DomainError(
+            f"clip/sigma must be a finite number, got {radius!r}/{scale!r}", remedy="give a larger sigma", where=formula
+        )
     return a
 
 

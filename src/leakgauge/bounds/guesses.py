@@ -76,7 +76,7 @@ def upper_limit(hits: int, trials: int, *, confidence: float = 0.99) -> float:
     k = guards.count(hits, "hits", _FORMULA, least=0)
     level = guards.inside(confidence, "confidence", _FORMULA, 0.0, 1.0)
     if k > n:
-        raise DomainError(f"hits must be at most trials = {n}, got {k}", where=_FORMULA)
+        raise DomainError(f"hits must be at most trials = {n}, got {k}", remedy="count a record once", where=_FORMULA)
     return 1.0 if k == n else float(special.betaincinv(k + 1, n - k, level))
 
 

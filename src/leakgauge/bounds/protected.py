@@ -23,7 +23,7 @@ from leakgauge.bounds.pruned import log_capacity_pruned
 from leakgauge.bounds.reach import Reach, Sizes, reach_of
 from leakgauge.bounds.robustness import Ceiling, capacity_ceiling, epsilon_ceiling, mu_ceiling, vmf_ceiling, vmf_rounds
 from leakgauge.defenses import Protection
-from leakgauge.mechanisms import Gaussian, Laplace, UpdatePart, VonMisesFisher, parts_of
+from leakgauge.mechanisms import Gaussian, Laplace, Quantise, RandomPrune, UpdatePart, VonMisesFisher, parts_of
 from leakgauge.mechanisms.chain import is_noise
 from leakgauge.task import Task
 
@@ -106,8 +106,7 @@ def bound_of(
         if is_noise(part) and not _silent(part)
     ]
     if not found:
-        why = f"{whole!r} adds no noise: what leaves is a function of the record, and nothing limits what it tells"
-        nothing = Figure(None, f"{_KNOWN}: {why}")
+        nothing = Figure(None, f"{_KNOWN}: {_without_noise(whole)}")
         return Bound(repr(whole), nothing, nothing, nothing, None, count)
     best = min(found, key=lambda bound: (_value(bound.ceiling), _value(bound.log_capacity)))
     return Bound(
@@ -118,6 +117,17 @@ def bound_of(
         best.unit,
         count,
     )
+
+
+def _without_noise(whole: Protection) -> str:
+    """Why nothing is proven of a protection that adds no noise to the update."""
+    early = [part for part in (*whole.input, *whole.model, *whole.training) if part != part.neutral()]
+    chance = [*early, *(part for part in parts_of(whole.update) if isinstance(part, RandomPrune | Quantise))]
+    if chance:
+        names = " and ".join(map(repr, chance))
+        drawn = "draws" if len(chance) == 1 else "draw"
+        return f"{names} {drawn} at random, but not noise on a clipped update, which is what proofs are known for"
+    return f"{whole!r} adds no noise: what leaves is a function of the record, and nothing limits what it tells"
 
 
 def _value(figure: Figure) -> float:

@@ -77,7 +77,7 @@ def tradeoff_ceiling(kappa: float, tradeoff: Callable[[float], float], *, name: 
 def profile_ceiling(kappa: float, delta_of: Callable[[float], float], epsilons: Sequence[float]) -> Ceiling:
     """The best of :func:`epsilon_ceiling` along a privacy profile δ(ε): every point of it is a valid bound."""
     if not epsilons:
-        raise DomainError("epsilons must be a non-empty list, got []", where=_FORMULA)
+        raise DomainError("epsilons must be a non-empty list, got []", remedy="give one ε per round", where=_FORMULA)
     return min((epsilon_ceiling(kappa, e, delta_of(e)) for e in epsilons), key=lambda c: c.value)
 
 

@@ -26,6 +26,10 @@ class Program(TyperGroup):
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None
+        except Exception as error:
+            if isinstance(said := getattr(error, "message", None), str):  # bad usage, in words of whoever parsed it
+                error.message = said.removeprefix("Value error, ")  # type: ignore[attr-defined]
+            raise
 
 
 def lines(error: LeakgaugeError) -> list[str]:

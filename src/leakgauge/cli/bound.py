@@ -36,6 +36,8 @@ Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clippe
 OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or --sigma and --clip.")]  # noqa: UP045
 OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
 OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
+GUESS = "κ, the success of the best guess without an update (upper limit)."
+OptionalGuess = Annotated[Optional[float], typer.Option(help=GUESS)]  # noqa: UP045
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -92,7 +94,7 @@ def gaussian(
 
 @app.command()
 def vmf(
-    kappa: Annotated[float, typer.Option(help="Concentration of the noise.")],
+    kappa: Annotated[float, typer.Option(help="κ, the concentration of the noise, as in vmf(kappa=…).")],
     dim: Dim,
     rounds: Rounds = 1,
     as_json: AsJson = False,
@@ -151,18 +153,23 @@ def sigma(
 
 @app.command()
 def robustness(
-    kappa: Annotated[float, typer.Option(help="Success of the best guess without an observation (upper limit).")],
+    guess: Annotated[float, typer.Option(help=GUESS)],
     mu: OptionalMu = None,
     sigma: OptionalSigma = None,
     clip: OptionalClip = None,
     rounds: Rounds = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Ceiling on the probability of reconstructing a record within the threshold of κ."""
+    """Ceiling on the probability of reconstructing a record, from κ: how often a guess without any update succeeds.
+
+    \b
+    Example: a guess meets the leak threshold on 1 % of records; noise 2 on updates clipped to 1, four rounds.
+      leakgauge bound robustness --guess 0.01 --sigma 2 --clip 1 --rounds 4
+    """
     if mu is not None and sigma is None and clip is None:
-        found = _bounds().mu_ceiling(kappa, mu, rounds=rounds)
+        found = _bounds().mu_ceiling(guess, mu, rounds=rounds)
     elif mu is None and sigma is not None and clip is not None:
-        found = _bounds().gaussian_ceiling(kappa, clip=clip, sigma=sigma, rounds=rounds)
+        found = _bounds().gaussian_ceiling(guess, clip=clip, sigma=sigma, rounds=rounds)
     else:
         raise DomainError(
             "the noise is not given once", where="bound robustness", remedy="give --mu, or --sigma and --clip"
@@ -185,7 +192,7 @@ def protection(
     batch: Annotated[int, typer.Option(help="L, the examples of one update.")] = 1,
     rounds: Rounds = 1,
     delta: Annotated[Optional[float], typer.Option(help="δ of the ε asked for, in (0, 1).")] = None,  # noqa: UP045
-    kappa: Annotated[Optional[float], typer.Option(help="Success of the best blind guess (upper limit).")] = None,  # noqa: UP045
+    guess: OptionalGuess = None,
     grant: Annotated[Optional[list[str]], typer.Option(help="A nuisance that the adversary knows.")] = None,  # noqa: UP045
     as_json: AsJson = False,
 ) -> None:
@@ -194,8 +201,12 @@ def protection(
 
     sizes = {f"{i}.": n for i, n in enumerate(_dimensions(layers))} if layers is not None else dim
     if isinstance(sizes, dict) and sum(sizes.values()) != dim:
-        raise DomainError(f"layers must have {dim} entries in all, got {sum(sizes.values())}", where="bound protection")
-    options: Any = {"batch": batch, "rounds": rounds, "delta": delta, "guess": kappa, "grants": grant or ()}
+        raise DomainError(
+            f"layers must have {dim} entries in all, got {sum(sizes.values())}",
+            where="bound protection",
+            remedy="let --layers add up to --dim",
+        )
+    options: Any = {"batch": batch, "rounds": rounds, "delta": delta, "guess": guess, "grants": grant or ()}
     found = _bounds().bound_of(read(expression), sizes, **options)
     rows: dict[str, Any] = {"protection": found.protection, "protects": found.unit or "nothing that is proven"}
     figures = {"log capacity": found.log_capacity, "ε": found.epsilon, "ceiling on success": found.ceiling}

@@ -36,7 +36,11 @@ class AutomaticTransformation(InputPart):
     nuisances: ClassVar[tuple[str, ...]] = ("choice", "signs")
 
     def __post_init__(self) -> None:
-        for text in str(self.policy).split("+"):
+        if not isinstance(self.policy, str):
+            raise DomainError(
+                f"policy must be text, got {self.policy!r}", where="ats", remedy="write it like policy='7-4-15'"
+            )
+        for text in self.policy.split("+"):
             if not _POLICY.fullmatch(text):
                 raise DomainError(
                     f"{text!r} is no policy", where="ats", remedy="write indices like 7-4-15, and A+B for two policies"

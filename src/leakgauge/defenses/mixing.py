@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, get_args
 
 import torch
 from torch import Generator, Tensor
@@ -42,8 +42,7 @@ class MixUp(InputPart):
 
     def __post_init__(self) -> None:
         guards.count(self.k, "k", self.expression_name)
-        if self.law not in ("dirichlet", "normal"):
-            raise DomainError(f'law must be "dirichlet" or "normal", got {self.law!r}', where=self.expression_name)
+        guards.choice(self.law, "law", self.expression_name, get_args(Law))
         guards.inside(self.cap, "cap", self.expression_name, 1 / self.k if self.k > 1 else 0.0, 1.0, closed_high=True)
 
     def check(self, domain: Domain, records: int) -> None:
@@ -102,7 +101,11 @@ class InstaHide(MixUp):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.public is not None and self.k < 3:
-            raise DomainError(f"k must be at least 3 with public images, got {self.k}", where="instahide")
+            raise DomainError(
+                f"with public images k must be at least 3, got {self.k}: two are the client's own",
+                where="instahide",
+                remedy="say k=4, or leave public out",
+            )
 
     @property
     def own(self) -> int:

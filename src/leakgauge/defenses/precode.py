@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Generator, Tensor, nn
 
 from leakgauge import guards
 from leakgauge.defenses.stages import ModelPart
-from leakgauge.errors import DomainError, ModelError
+from leakgauge.errors import ModelError
 from leakgauge.expr import register
 from leakgauge.types import Domain, Loss
 
@@ -127,8 +127,7 @@ class Precode(ModelPart):
             guards.non_negative(self.beta, "beta", "precode")
         if self.uniform is not None:
             guards.positive(self.uniform, "uniform", "precode")
-        if self.form not in ("official", "bayes"):
-            raise DomainError(f'form must be "official" or "bayes", got {self.form!r}', where="precode")
+        guards.choice(self.form, "form", "precode", get_args(Form))
 
     def wrap(self, model: nn.Module, domain: Domain) -> nn.Module:
         if any(isinstance(module, Bottleneck) for module in model.modules()):
@@ -170,14 +169,14 @@ def last_linear(model: nn.Module, classes: int) -> str:
     last = next(reversed(linear), "")
     if not last or linear[last].out_features != classes:
         raise ModelError(
-            f"it has no linear layer with {classes} outputs at its end",
+            f"the model has no linear layer with {classes} outputs at its end",
             where="precode",
             remedy="the bottleneck goes in front of the layer that gives the classes; end the model in nn.Linear",
         )
     trained = [name for name, module in model.named_modules() if list(module.parameters(recurse=False))]
     if len(trained) < 2:
         raise ModelError(
-            "it has no hidden layer to put a bottleneck behind",
+            "the model has no hidden layer to put a bottleneck behind",
             where="precode",
             remedy="use a model with at least one trained layer before the last one",
         )

@@ -31,6 +31,13 @@ class Protection:
     training: tuple[TrainingPart, ...] = ()
     update: UpdatePart = field(default_factory=Identity)
 
+    def __post_init__(self) -> None:
+        for stage in ("model", "training"):
+            kinds = [type(part) for part in getattr(self, stage)]
+            if twice := [part for part in getattr(self, stage) if kinds.count(type(part)) > 1]:
+                where = " | ".join(map(repr, twice))
+                raise ExpressionError(f"acts twice at the {stage} stage", where=where, remedy="keep one of them")
+
     @property
     def nuisances(self) -> tuple[str, ...]:
         """Everything random or hidden in it that is not the record."""

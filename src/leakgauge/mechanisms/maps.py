@@ -9,8 +9,8 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Generator, Tensor
 
-from leakgauge import tree
-from leakgauge.errors import DomainError, ModelError
+from leakgauge import guards, tree
+from leakgauge.errors import ModelError
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart
 from leakgauge.types import Context, Release, Side, Tree, Updates
@@ -61,10 +61,9 @@ class Clip(UpdatePart):
     shrinks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not self.norm > 0:
-            raise DomainError(f"norm must be positive, got {self.norm}", where="clip")
-        if self.per not in ("update", "layer", "example"):
-            raise DomainError(f'per must be "update", "layer" or "example", got {self.per!r}', where="clip")
+        if self.norm != math.inf:  # the neutral setting
+            guards.positive(self.norm, "norm", "clip")
+        guards.choice(self.per, "per", "clip", ("update", "layer", "example"))
 
     @property
     def per_example(self) -> bool:

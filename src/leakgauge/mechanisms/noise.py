@@ -10,8 +10,8 @@ from typing import ClassVar, Self
 import torch
 from torch import Generator, Tensor
 
-from leakgauge import tree
-from leakgauge.errors import DomainError, NoDensityError
+from leakgauge import guards, tree
+from leakgauge.errors import NoDensityError
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart, draw
 from leakgauge.tree import absolute_residual, squared_residual
@@ -136,8 +136,7 @@ def _at_infinity(end: Tensor) -> Tensor:
 
 
 def _check_scale(part: str, name: str, value: float) -> None:
-    if not value >= 0 or math.isinf(value):
-        raise DomainError(f"{name} must be a finite number ≥ 0, got {value}", where=part)
+    guards.non_negative(value, name, part)
 
 
 def _check_density(part: UpdatePart, scale: float) -> None:

@@ -10,8 +10,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Generator, Tensor, nn
 
-from leakgauge import tree
-from leakgauge.errors import DomainError
+from leakgauge import guards, tree
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart, draw
 from leakgauge.tree import Sloped, Slopes, excess, masked
@@ -258,5 +257,4 @@ def _log_odds(p: float) -> tuple[float, float]:
 
 
 def _check_fraction(part: str, p: float) -> None:
-    if not 0 <= p < 1:
-        raise DomainError(f"p must lie in [0, 1), got {p}", where=part)
+    guards.inside(p, "p", part, 0.0, 1.0, closed_low=True)

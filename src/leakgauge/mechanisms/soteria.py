@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from leakgauge import guards, tree
-from leakgauge.errors import DomainError, ModelError, nearest
+from leakgauge.errors import ModelError, nearest
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart
 from leakgauge.tree import masked
@@ -51,8 +51,7 @@ class Soteria(UpdatePart):
     def __post_init__(self) -> None:
         guards.inside(self.p, "p", "soteria", 0.0, 1.0, closed_low=True)
         guards.non_negative(self.epsilon, "epsilon", "soteria")
-        if self.features not in get_args(Features):
-            raise DomainError(f'features must be "all" or "live", got {self.features!r}', where="soteria")
+        guards.choice(self.features, "features", "soteria", get_args(Features))
 
     @property
     def weight(self) -> str:

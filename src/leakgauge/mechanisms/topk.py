@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from leakgauge import guards
-from leakgauge.errors import DomainError
 from leakgauge.expr import register
 from leakgauge.mechanisms.prune import Thresholded
 
@@ -34,8 +33,7 @@ class TopK(Thresholded):
 
     def __post_init__(self) -> None:
         guards.inside(self.keep, "keep", "topk", 0.0, 1.0, closed_high=True)
-        if self.per not in ("update", "tensor"):
-            raise DomainError(f'per must be "update" or "tensor", got {self.per!r}', where="topk")
+        guards.choice(self.per, "per", "topk", ("update", "tensor"))
 
     @property
     def share(self) -> float:

@@ -56,6 +56,7 @@ def html(run: Run) -> str:
             result=result,
             found=found,
             headline=story.headline(found),
+            audited=story.audited(found),
             control=story.control(result),
             meanings=MEANINGS,
             used=used,

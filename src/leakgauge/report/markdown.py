@@ -42,6 +42,7 @@ def markdown(run: Run) -> str:
     """The whole report as text; there are no pictures and no labels in it, redacted or not."""
     result, found = run.result, story.subjects(run.result)
     lines = [f"# {plain(story.headline(found))}", ""]
+    lines += [f"- **Audited.** {plain(story.audited(found))}."]
     lines += [f"- **Scope.** {plain(result.scope)}", f"- **Your client.** {plain(result.replay.sentence)}"]
     lines += [f"- **Positive control.** {plain(story.control(result))}"]
     lines += [f"- **Adversaries.** {plain(note)}." for note in result.notes]

@@ -32,6 +32,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("updates audited", task.get("records")),
         ("seed", result.spec.get("seed")),
         *sorted(result.environment.items()),
-        ("reported records, by hash", run.manifest().get("reported")),
+        # whoever guesses the records can confirm it by their hash
+        ("reported records, by hash", None if run.redact else run.manifest().get("reported")),
     ]
     return [(name, str(value)) for name, value in seen if value is not None]

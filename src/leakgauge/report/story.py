@@ -76,6 +76,17 @@ def _of(k: int, n: int) -> str:
     return f"{k} of {n} defenses" if k < n else f"All {n} defenses"
 
 
+def audited(found: Sequence[Subject]) -> str:
+    """What the headline counts, and what it does not: ``4 defenses, and none, the client without one``."""
+    bare = [s.name for s in found if s.bare]
+    n = len(found) - len(bare)
+    defenses = f"{n} defense{'' if n == 1 else 's'}"
+    if not bare:
+        return defenses
+    yardstick = f"{', '.join(bare)}: the client without a defense"
+    return f"{defenses}, and as the yardstick {yardstick}" if n else yardstick
+
+
 def _s(found: Sequence[Subject], one: str, many: str) -> str:
     return one if len(found) == 1 else many
 

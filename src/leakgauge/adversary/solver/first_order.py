@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from leakgauge import guards
 from leakgauge.adversary.solver.problem import Problem, Solution, Solver, at
 from leakgauge.adversary.solver.schedules import Constant, Schedule, StepDecay
 from leakgauge.adversary.solver.watch import Watch
-from leakgauge.errors import DomainError
 from leakgauge.expr import register
 from leakgauge.types import Progress
 
@@ -39,12 +39,9 @@ class FirstOrder(Solver):
     sweepable: ClassVar[frozenset[str]] = frozenset({"lr", "schedule"})
 
     def __post_init__(self) -> None:
-        if not self.lr > 0:
-            raise DomainError(f"lr must be positive, got {self.lr}", where=self.expression_name)
-        if self.steps < 1:
-            raise DomainError(f"steps must be at least 1, got {self.steps}", where=self.expression_name)
-        if self.sign not in ("none", "hard", "soft"):
-            raise DomainError(f'sign must be "none", "hard" or "soft", got {self.sign!r}', where=self.expression_name)
+        guards.positive(self.lr, "lr", self.expression_name)
+        guards.count(self.steps, "steps", self.expression_name)
+        guards.choice(self.sign, "sign", self.expression_name, get_args(Sign))
 
     def moments(self, point: Tensor) -> tuple[Tensor, ...]:
         """The state that is carried from step to step."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from leakgauge import guards
 from leakgauge.adversary.solver.problem import Problem, Solution, Solver
 from leakgauge.adversary.solver.schedules import Constant
 from leakgauge.adversary.solver.watch import Watch
@@ -47,12 +48,11 @@ class Lbfgs(Solver):
     target: float | None = None
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.history < 1:
-            raise DomainError(
-                f"steps and history must be at least 1, got {self.steps} and {self.history}", where="lbfgs"
-            )
+        guards.count(self.steps, "steps", "lbfgs")
+        guards.count(self.history, "history", "lbfgs")
         if not 0 < self.wolfe[0] < self.wolfe[1] < 1:
-            raise DomainError(f"wolfe must be 0 < c1 < c2 < 1, got {self.wolfe}", where="lbfgs")
+            remedy = "say wolfe=(1e-4, 0.9)"
+            raise DomainError(f"wolfe must be 0 < c1 < c2 < 1, got {self.wolfe}", where="lbfgs", remedy=remedy)
 
     def solve(self, problem: Problem, progress: Progress | None = None) -> Solution:
         if not isinstance(problem.anneal, Constant):

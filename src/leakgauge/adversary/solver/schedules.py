@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from leakgauge.errors import DomainError
+from leakgauge import guards
 from leakgauge.expr import Part, register
 
 
@@ -92,8 +92,7 @@ class Warmup(Schedule):
     length: int = 10
 
     def __post_init__(self) -> None:
-        if self.length < 1:
-            raise DomainError(f"length must be at least 1, got {self.length}", where="warmup")
+        guards.count(self.length, "length", "warmup")
 
     def __call__(self, step: int, steps: int) -> Any:
         return 1 - _positive(1 - (step + 1) / self.length)
