@@ -20,11 +20,11 @@ from leakgauge.adversary import L2, Adversary, Reconstruction, l2, lbfgs, nulls,
 from leakgauge.attacks import adaptive, inverting_gradients
 from leakgauge.attacks.ats import undo_transformation
 from leakgauge.attacks.mixing import decode_instahide, decode_mixup, fitted_coefficients, matrix
-from leakgauge.attacks.precode import before_bottleneck, latent_noise
+from leakgauge.attacks.precode import before_bottleneck, latent_noise, with_latent_noise
 from leakgauge.defenses import AutomaticTransformation, MixUp
 from leakgauge.defenses.mixing import Law
 from leakgauge.expr import names
-from leakgauge.metrics import mean_interval, psnr, ssim
+from leakgauge.metrics import match, mean_interval, psnr, ssim
 from leakgauge.observation import encoded
 from leakgauge.papers.gradattack import TABLE_3, Costs
 from leakgauge.testing import EXAMPLES, small_records, task_is_untouched
@@ -175,6 +175,47 @@ def precode_cnn(context: Context) -> Measurement:
         detail="mean PSNR in dB, 1,000 iterations, one start. The generic attack (inverting gradients) knows model and "
         "loss, not the noise, and takes its mean, 0",
         table=_table(scores),
+    )
+
+
+BATCHES = (("precode()", 1), ("precode()", 4), ("precode() | prune(p=0.9)", 1), ("precode() | gaussian(std=0.001)", 1))
+
+
+@check("precode_batch", rows="precode-noise", cost="minutes")
+def precode_batch(context: Context) -> Measurement:
+    """The Bayes CNN with the official bottleneck (K = 256) , unknown noise: optimised, or only what lies before it."""
+    base, records = _bayes_cnn(8)
+    scores, rows = {}, []
+    for how, size in BATCHES:
+        task = replace(base, recipe=lg.Recipe(batch=size)).protect(how)
+        truth = records.inputs.unflatten(0, (-1, size))
+        seen = lg.observe(task, records, seed=1)
+        plain = adaptive(steps=500).against(task.protection)
+        joint = with_latent_noise(plain)
+        arms = {
+            "before the bottleneck": (before_bottleneck(task, plain), seen),
+            "noise optimised": (joint, seen),
+            "null: noise for the update": (joint, nulls.noise(seen, seed=2)),
+        }
+        for name, (attack, given) in arms.items():
+            key = f"{how}, B = {size}: {name}"
+            context.say(key)
+            made = attack(task, given).inputs
+            scores[key] = psnr(match(made, truth).apply(made), truth).flatten()
+            rows.append({"protection, batch, attack": key, "worst": round(float(scores[key].min()), 2)})
+    values, bounds = _means(scores)
+    gains = [
+        values[f"{how}, B = {size}: noise optimised"] - values[f"{how}, B = {size}: before the bottleneck"]
+        for how, size in BATCHES
+    ]
+    return Measurement(
+        value={**values, "least gain": min(gains)},
+        interval=bounds,
+        passed=min(gains) > 0,
+        detail="mean PSNR in dB of 8 MNIST test images, batches matched one to one, 500 iterations, one start, labels "
+        "known; no bar. The prior of the noise counts in full beside a density, 1e-7 beside a cosine (train records). "
+        "At batch 1 without noise adaptive() recovers the noise exactly instead: row precode",
+        table=rows,
     )
 
 

@@ -41,7 +41,8 @@ def test_laws_of_matching_losses(text: str, batch: int) -> None:
     likelihood_laws(parse(text), batch=batch)
 
 
-@pytest.mark.parametrize(("chain", "grants"), CHAINS.items())
+# without noise a rounding makes far candidates impossible: forgiving() is what has slopes there, in test_rounding.py
+@pytest.mark.parametrize(("chain", "grants"), [item for item in CHAINS.items() if not item[0].startswith("quantise")])
 def test_laws_of_densities(chain: str, grants: tuple[str, ...]) -> None:
     for grant in dict.fromkeys([(), grants]):
         likelihood_laws(density(), protection=chain, grant=grant)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
 import leakgauge as lg
+from leakgauge.adversary import adam
+from leakgauge.adversary.paths import PathName
 from leakgauge.attacks import adaptive
-from leakgauge.attacks.precode import before_bottleneck, latent_noise
+from leakgauge.attacks.precode import before_bottleneck, latent_noise, with_latent_noise
 from leakgauge.defenses import precode
 from leakgauge.defenses.precode import bottleneck_of
 from leakgauge.errors import DomainError, ModelError
@@ -103,12 +106,55 @@ def test_adaptive_beats_the_generic_attack_on_a_convolutional_network() -> None:
     assert float(gain.min()) > 3
 
 
-def test_a_batch_is_attacked_in_front_of_the_bottleneck() -> None:
+def test_a_batch_may_be_attacked_in_front_of_the_bottleneck() -> None:
     task = small_task(batch=2).protect("precode(k=8)")
     adversary = before_bottleneck(task, adaptive(steps=2).against(task.protection))
     assert adversary.likelihood.drop == ("last",)
-    made = adaptive(steps=2)(task, lg.observe(task, small_records(2)))
+    made = adaptive(steps=2, latent="before")(task, lg.observe(task, small_records(2)))
     assert torch.equal(made.inputs, adversary(task, lg.observe(task, small_records(2))).inputs)
+    with pytest.raises(DomainError, match="adaptive: latent must be"):
+        adaptive(latent="mean")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", ["ghost", "vmap", "loop"])
+def test_joint_noise_is_found_beside_the_input(path: PathName) -> None:
+    """Unknown noise of every round is optimised; where it is granted, nothing is left to find."""
+    task = small_task(batch=2).protect("precode(k=8)")
+    seen = lg.observe(task, small_records(2), rounds=[task.params] * 2)
+    joint = with_latent_noise(adaptive(steps=12).against(task.protection))
+    made = joint(task, seen, path=path)
+    assert made.path == path
+    assert torch.allclose(made.inputs, joint(task, seen, path="loop").inputs, atol=1e-6)
+    blind = replace(joint, latent=None)(task, seen, path=path)
+    assert float(made.log_posterior[0]) > float(blind.log_posterior[0])
+    granted = lg.observe(task, small_records(2), threat=Threat(grants=frozenset({"noise"})))
+    assert torch.equal(joint(task, granted).inputs, replace(joint, latent=None)(task, granted).inputs)
+
+
+def test_the_prior_of_the_noise_is_standard_normal() -> None:
+    """Adam's first step is its rate in every unknown: the objectives after it differ by ``Δw ‖ε‖²/2``, ε_i = ±0.1."""
+    task = small_task().protect("precode(k=8) | gaussian(std=0.1)")
+    seen = lg.observe(task, small_records(1))
+    made = with_latent_noise(adaptive().against(task.protection))
+    assert made.latent == 1.0
+    plain = replace(made, solver=adam(lr=0.1, steps=2))
+    one, three = (replace(plain, latent=w)(task, seen).traces[0] for w in (1.0, 3.0))
+    assert float(one[0]) == float(three[0])
+    assert float(three[1] - one[1]) == pytest.approx((3 - 1) * 8 * 0.1**2 / 2, rel=1e-4)
+
+
+def test_optimising_the_noise_pays_where_it_cannot_be_recovered() -> None:
+    data = lg.data.load("fashion_mnist_sample")
+    base = lg.Task(lg.models.build("bayes_cnn", data.domain), data.domain)
+    records = data.sample(1, seed=4, split="train")
+    for how, steps in (("precode(k=64) | gaussian(std=0.001)", 50), ("precode(k=64) | prune(p=0.9)", 100)):
+        task = base.protect(how)
+        seen = lg.observe(task, records)
+        before, joint = (
+            psnr(adaptive(steps=steps, latent=latent)(task, seen).inputs[:, 0], records.inputs)
+            for latent in ("before", "joint")
+        )
+        assert float(joint - before) > 5, how
 
 
 def test_the_adversary_composes_as_the_protection_does() -> None:

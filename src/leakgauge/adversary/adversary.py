@@ -56,7 +56,9 @@ class Adversary(Part):
     """A configured attack: call it with a task and observations.
 
     ``labels`` says what to do when they are not granted: ``inferred`` from the last layer, or ``joint``: soft
-    labels are unknowns too. Of ``restarts`` starts the best log posterior wins (the truth is not seen); a flat
+    labels are unknowns too. The noise of a model stage (PRECODE's) that is not granted is taken at its mean, 0; with
+    ``latent=w`` it is an unknown as well, with the log prior ``−w ‖ε‖²/2`` (1 for likelihoods in nats, less beside
+    matching losses). Of ``restarts`` starts the best log posterior wins (the truth is not seen); a flat
     ``start`` (grey, zeros) is the first of them, the others begin with noise; ``prior`` begins where the prior says.
     With a ``target`` on the solver, only observations that missed it start again. ``anneal`` weighs the likelihood over
     the steps; the best iterate is judged without it. ``ball`` averages over the δ-ball (Algorithm 1).
@@ -67,6 +69,7 @@ class Adversary(Part):
     solver: Solver = field(default_factory=Adam)
     labels: Literal["inferred", "joint"] = "inferred"
     rule: Rule = "auto"
+    latent: float | None = None
     restarts: int = 1
     start: Start = "normal"
     anneal: Schedule = field(default_factory=Constant)
@@ -74,6 +77,8 @@ class Adversary(Part):
 
     def __post_init__(self) -> None:
         guards.count(self.restarts, "restarts", "adversary")
+        if self.latent is not None:
+            guards.non_negative(self.latent, "latent", "adversary")
         choices = {"labels": ("inferred", "joint"), "rule": get_args(Rule), "start": get_args(Start)}
         for name, allowed in choices.items():
             guards.choice(getattr(self, name), name, "adversary", allowed)

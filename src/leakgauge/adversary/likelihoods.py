@@ -9,7 +9,7 @@ granted or visible, and the protection; it returns ``[N]``, higher is better. Ma
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -21,6 +21,8 @@ from leakgauge.defenses import LearningRatePerturbation, Protection
 from leakgauge.errors import ModelError, NoDensityError, nearest
 from leakgauge.expr import Part, register
 from leakgauge.mechanisms import Chain, Gaussian, Identity, Quantise, UpdatePart, parts_of
+from leakgauge.mechanisms.chain import is_noise
+from leakgauge.mechanisms.prune import Thresholded
 from leakgauge.tree import absolute_residual
 from leakgauge.types import Side, Tree, Updates
 
@@ -250,8 +252,8 @@ class Through(Likelihood):
 class Forgiving(Likelihood):
     """The density of a rounding, per entry, if a ``share`` of the entries may be anywhere.
 
-    Of ``quantise()``, after any maps: exact, a candidate would be impossible as long as one entry is further than a
-    step from what was seen, and nothing would say where to go.
+    Of ``quantise()``, after any maps, and before any pruning by magnitude: exact, a candidate would be impossible as
+    long as one entry is further than a step from what was seen, and nothing would say where to go.
     """
 
     share: float = 0.05
@@ -260,15 +262,29 @@ class Forgiving(Likelihood):
         guards.inside(self.share, "share", "forgiving", 0.0, 1.0)
 
     def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
-        *maps, last = parts_of(protection.update)
-        prefix = f"{len(maps)}." if maps else ""
-        own = {key.removeprefix(prefix): value for key, value in side.items() if key.startswith(prefix)}
-        before = Chain(tuple(maps)).apply(update, side)
-        if before is None or not isinstance(last, Quantise):
+        parts = parts_of(protection.update)
+        at = next((i for i, part in enumerate(parts) if isinstance(part, Quantise)), 0)
+        last = parts[at]
+        before = Chain(parts[:at]).apply(update, side)
+        if before is None or not isinstance(last, Quantise) or not rounds(parts):
             raise NoDensityError(
-                f"{protection.update!r} does not end in a rounding after maps", remedy="use density() or through()"
+                f"{protection.update!r} is not a rounding after maps, or pruned by magnitude",
+                remedy="use density() or through()",
             )
-        return last.log_forgiving(observed, before, own, self.share)
+        prefix = f"{at}." if len(parts) > 1 else ""
+        own = {key.removeprefix(prefix): value for key, value in side.items() if key.startswith(prefix)}
+        thresholds = [side[key] for i in range(at + 1, len(parts)) if (key := f"{i}.threshold") in side]
+        return last.log_forgiving(observed, before, own, self.share, thresholds[-1] if thresholds else None)
+
+
+def rounds(parts: Sequence[UpdatePart]) -> bool:
+    """Whether a chain is one rounding after maps, and after it nothing but pruning by magnitude."""
+    places = [i for i, part in enumerate(parts) if is_noise(part)]
+    return (
+        len(places) == 1
+        and isinstance(parts[places[0]], Quantise)
+        and all(isinstance(part, Thresholded | Identity) for part in parts[places[0] + 1 :])
+    )
 
 
 forgiving = Forgiving

@@ -134,6 +134,7 @@ class _Run:
         first = next(iter(self.task.params.values()))
         self.like = first.new_zeros(0)
         self.known = self._labels()
+        self.latent = self._latent()
         self.states = [{n: p.to(first) for n, p in r.params.items()} for r in self.observations[0].rounds]
 
     def _labels(self) -> Tensor | None:
@@ -142,6 +143,14 @@ class _Run:
             return None
         found = [labels_of(self.task, seen, self.adversary.rule) for seen in self.observations]
         return torch.stack(found).to(self.like.device)
+
+    def _latent(self) -> list[dict[str, tuple[int, ...]]]:
+        """The noise of the model stage that is unknown in each round, by buffer name, with its shape ``[B, …]``."""
+        rounds, task = self.observations[0].rounds, self.task
+        if self.adversary.latent is None:
+            return [{} for _ in rounds]
+        drawn = task.protection.draw(task.working, self.observations[0].batch, generator=torch.Generator())
+        return [{n: tuple(v.shape) for n, v in drawn.items() if n not in made.nuisances} for made in rounds]
 
     def reconstruct(self) -> list[Reconstruction]:
         for keys in self._waves():
@@ -196,7 +205,7 @@ class _Run:
         hidden = [self._hidden(rows, r) for r in range(len(self.states))]
         start = self._start(seeds, [key.restart for key in keys])
         labels = None if self.known is None else self.known[[key.observation for key in keys]]
-        paths = [self._choose(state, seen[r], hidden[r], start, labels) for r, state in enumerate(self.states)]
+        paths = [self._choose(r, seen[r], hidden[r], start, labels) for r in range(len(self.states))]
         self.used = paths[0].name
         prior = spread(self.adversary.prior, setting_of)
 
@@ -204,11 +213,14 @@ class _Run:
             sharing = Sharing(tuple(torch.bincount(row_of[which], minlength=len(rows)).tolist()))
             soft = unknowns["labels"].softmax(-1) if labels is None else labels[which]
             candidate = Candidate(unknowns["inputs"], soft)
-            terms = []
-            for path, given, drawn in zip(paths, seen, hidden, strict=True):
-                mine = {name: value[row_of[which]] for name, value in drawn.items()}
+            terms, log_prior = [], spread(prior, which)(candidate)
+            for r, (path, given, drawn) in enumerate(zip(paths, seen, hidden, strict=True)):
+                guessed = {name: unknowns[f"{r}.{name}"] for name in self.latent[r]}
+                mine = {name: value[row_of[which]] for name, value in drawn.items()} | guessed
                 terms.append(self._likelihood(path.updates(replace(candidate, nuisances=mine), sharing), *given))
-            return Value(torch.stack(terms).sum(0), spread(prior, which)(candidate))
+                for noise in guessed.values():
+                    log_prior = log_prior - self.adversary.latent * noise.flatten(1).square().sum(1) / 2  # type: ignore[operator]
+            return Value(torch.stack(terms).sum(0), log_prior)
 
         box = self.task.domain.box
         problem = Problem(
@@ -249,8 +261,13 @@ class _Run:
     def _start(self, seeds: Sequence[int], restarts: Sequence[int]) -> dict[str, Tensor]:
         batch, domain, how = self.observations[0].batch, self.task.domain, self.adversary.start
         shape = (batch, *domain.shape)
+        noise = {
+            f"{r}.{name}": self.like.new_zeros(len(seeds), *shape)
+            for r, each in enumerate(self.latent)
+            for name, shape in each.items()
+        }
         if how == "prior":
-            return self._start_of_prior(restarts, shape)
+            return self._start_of_prior(restarts, shape) | noise
         inputs = draw(seeds, shape, 0, like=self.like, law="uniform" if how == "uniform" else "normal")
         if how in ("grey", "zeros"):
             # only the first start can be the flat one: a second would end where the first did
@@ -259,7 +276,7 @@ class _Run:
         start = {"inputs": inputs}
         if self.known is None:
             start["labels"] = draw(seeds, (batch, domain.classes), 4, like=self.like)
-        return start
+        return start | noise
 
     def _start_of_prior(self, restarts: Sequence[int], shape: tuple[int, ...]) -> dict[str, Tensor]:
         starts = getattr(self.adversary.prior, "starts", None)
@@ -277,7 +294,7 @@ class _Run:
 
     def _choose(
         self,
-        state: Tree,
+        r: int,
         given: tuple[Stack, Side],
         hidden: Tree,
         start: dict[str, Tensor],
@@ -287,8 +304,15 @@ class _Run:
         first = Stack({name: value[:1] for name, value in observed.items()})
         first_side = {key: {n: v[:1] for n, v in value.items()} for key, value in side.items()}
         y = start["labels"][:1].softmax(-1) if labels is None else labels[:1]
-        probe = Candidate(start["inputs"][:1], y, {name: value[:1] for name, value in hidden.items()})
-        return choose(self.task, state, self.path, lambda update, _: self._likelihood(update, first, first_side), probe)
+        noise = {**hidden, **{name: start[f"{r}.{name}"] for name in self.latent[r]}}
+        probe = Candidate(start["inputs"][:1], y, {name: value[:1] for name, value in noise.items()})
+        return choose(
+            self.task,
+            self.states[r],
+            self.path,
+            lambda update, _: self._likelihood(update, first, first_side),
+            probe,
+        )
 
     def _keep(self, keys: list[_Key], solution: Solution) -> None:
         """The best restart of each observation and setting; a tie, or nothing finite, keeps the earlier one."""

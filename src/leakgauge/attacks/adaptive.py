@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 
@@ -27,13 +27,14 @@ from leakgauge.adversary import (
     l2,
     through,
 )
+from leakgauge.adversary.likelihoods import rounds
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.run import MEMORY, joined
 from leakgauge.attacks.analytic import Analytic, inverts
 from leakgauge.attacks.ats import undo_transformation
 from leakgauge.attacks.believed import believed, with_received_norm
 from leakgauge.attacks.mixing import undo_mixing
-from leakgauge.attacks.precode import behind_bottleneck
+from leakgauge.attacks.precode import Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
 from leakgauge.defenses import AutomaticTransformation, InstaHide, MixUp, Protection
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import Part, register
@@ -56,15 +57,16 @@ class Adaptive(Part):
     - Pruning, top-k: relative distance (the norm tells something, too), where of a pruned zero only what exceeds the
       smallest survivor counts. The fewer survive, the more the prior weighs.
     - Other maps: cosine after the map; of a layer under Soteria the columns that are not zero.
-    - Signs: cosine of what was sent and the candidate's soft signs. Stochastic quantisation: its probabilities, if a
-      few entries may be anywhere. Both say little, and the prior weighs ten times as much.
+    - Signs: cosine of what was sent and the candidate's soft signs. Stochastic quantisation, pruned or not: its
+      probabilities, if a few entries may be anywhere. Both say little, and the prior weighs ten times as much.
     - With noise: the density of the protection; hidden masks are summed out, granted ones used. Where there is none,
       that of what it is near to (:func:`~leakgauge.attacks.believed.believed`: a hidden threshold drops at random,
       clipping after a hidden mask comes before it), else cosine; a warning says why.
     - ``bound="received"``: of ``clip | noise`` the bound is not known, but read off the norm that was received.
     - Under a hidden scale (LRP): cosine, which is blind to it; with Gaussian noise the scale is integrated out.
     - PRECODE: a first linear layer is inverted; else the latent noise is recovered, where one example with biases and
-      no noise allow it, else only what lies before the bottleneck is matched.
+      no noise allow it, else it is optimised beside the inputs; with ``latent="before"`` only what lies before the
+      bottleneck is matched.
     - MixUp, InstaHide: the encodings of every round are inverted, then decoded if indices (InstaHide: coefficients too)
       are granted; MixUp's coefficients are fitted where they are hidden.
     - ATS: the transformed record is reconstructed, then undone as far as its policy allows.
@@ -76,11 +78,14 @@ class Adaptive(Part):
     train records of Fashion-MNIST (Bayes CNN, noise of std 0.001 to 0.1).
     """
 
+    version: ClassVar[int] = 2
+
     steps: int = 1000
     restarts: int = 1
     tv_weight: float = 1e-3
     tv_density: float = 3.0
     bound: Literal["granted", "received"] = "granted"
+    latent: Latent = "joint"
 
     def __post_init__(self) -> None:
         guards.count(self.steps, "steps", "adaptive")
@@ -88,12 +93,13 @@ class Adaptive(Part):
         guards.non_negative(self.tv_weight, "tv_weight", "adaptive")
         guards.non_negative(self.tv_density, "tv_density", "adaptive")
         guards.choice(self.bound, "bound", "adaptive", ("granted", "received"))
+        guards.choice(self.latent, "latent", "adaptive", get_args(Latent))
 
     def against(self, protection: Protection, *, images: bool = True) -> Adversary:
         """The adversary of one protection."""
         parts = parts_of(protection.update)
         noisy = any(is_noise(part) for part in parts)
-        rounded = isinstance(parts[-1], Quantise) and not any(is_noise(part) for part in parts[:-1])
+        rounded = rounds(parts)
         nats = noisy and not rounded
         smooth = self.tv_density * tv(reduce="sum") if nats else self._weight(parts) * tv()
         return Adversary(
@@ -141,10 +147,15 @@ class Adaptive(Part):
         images = task.domain.kind == "image" and not flipped  # flipped pixels are not smooth
         adversary = self.against(task.protection, images=images)
         bare = all(map(_only_scales, parts_of(task.protection.update)))
-        if task.protection.model:
-            return behind_bottleneck(adversary, task, observations, bare, given)
-        if bare and _single(task, observations) and inverts(task):
+        exact = bare and _single(task, observations)
+        if exact and inverts(task):
             return Analytic()(task, observations, **given)
+        if task.protection.model:
+            if exact:
+                observations = [with_noise(task, seen) for seen in observations]
+            elif self.latent == "before" and not knows_noise(task, observations):
+                return before_bottleneck(task, adversary)(task, observations, **given)
+            adversary = with_latent_noise(adversary)
         try:
             if self.bound == "received":
                 return self._bound_received(adversary, task, observations, given)
@@ -192,6 +203,7 @@ class Adaptive(Part):
             part.weight for part in parts_of(task.protection.update) if isinstance(part, Soteria) and part.p > 0
         )
         plain = replace(self.against(Protection(), images=images), likelihood=cosine(drop=drop), rule=adversary.rule)
+        plain = plain if adversary.latent is None else with_latent_noise(plain)
         return plain(task, observations, **given)
 
 

@@ -48,7 +48,7 @@ class LearningRatePerturbation(TrainingPart):
     def check(self, *, local_steps: int) -> None:
         if local_steps > 1:
             raise DomainError(
-                f"it is modelled for one local step, the recipe takes {local_steps}",
+                f"it is modelled for one local step, the recipe takes {local_steps}, each at a rate of its own",
                 where=repr(self),
                 remedy="set local_steps=1",
             )

@@ -29,14 +29,19 @@ class EntryDensity:
     """``p(o_e | u_e)`` of entries that are independent given the update.
 
     ``log(u, o, *others)`` is its log (a probability where o is an atom); ``log_mass(u, low, high, *others)``
-    is ``log P(low < O < high)``, which interval likelihoods need. ``others`` are the granted nuisances;
-    ``atom`` says whether zero has a probability of its own.
+    is ``log P(low < O < high)``, which interval likelihoods need; ``log_hat(u, o, below, above, *others)`` is
+    ``log E hat(O)``, which stochastic rounding needs (None where it is not known), with a hat that rises from 0 at
+    ``o − below`` to 1 at o and falls to 0 at ``o + above``; an infinite side stays at 1. ``others`` are the granted
+    nuisances; ``atom`` says whether zero has a probability of its own, ``lattice`` whether all values lie on levels,
+    which the ends of intervals then meet.
     """
 
     log: Callable[..., Tensor]
     log_mass: Callable[..., Tensor]
     others: tuple[Tree, ...] = field(default=())
     atom: bool = False
+    lattice: bool = False
+    log_hat: Callable[..., Tensor] | None = None
 
     def __call__(self, observed: Tree, update: Updates) -> Tensor:
         """``Σ_e log p(o_e | u_e)``, ``[N]``."""
@@ -96,6 +101,10 @@ class UpdatePart(Part):
     def entry_density(self) -> EntryDensity | None:
         """The density of independent noise; None for a part that adds none."""
         return None
+
+    def density_given(self, side: Side) -> EntryDensity | None:
+        """The same where it hangs on a nuisance that is seen or granted, such as the step of a rounding."""
+        return self.entry_density()
 
     @classmethod
     def neutral(cls) -> Self | None:

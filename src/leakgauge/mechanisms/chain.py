@@ -18,7 +18,7 @@ class Chain(UpdatePart):
     """``first | second | …``: each part acts on what the part before it let out.
 
     The density exists for any number of deterministic maps, then one noise, then parts that select
-    coordinates; a random selection right before the noise is summed out when its mask is not granted.
+    coordinates or round; a random selection right before the noise is summed out when its mask is not granted.
     Anything else raises :class:`NoDensityError` naming the part in the way.
     """
 
@@ -93,7 +93,9 @@ class Chain(UpdatePart):
     def noise_at(self) -> int:
         """The place of the noise; an error if there is none, or more than one."""
         places = [i for i, part in enumerate(self.parts) if is_noise(part)]
-        if len(places) != 1:
+        # a rounding is random itself; after other noise it is one more part that acts on it
+        again = [i for i in places[1:] if type(self.parts[i]).after is UpdatePart.after]
+        if not places or again:
             what = "has no noise" if not places else "adds noise twice"
             remedy = "add gaussian(), laplace() or vmf()" if not places else "merge the noises into one part"
             raise NoDensityError(f"{self!r} {what}", remedy=f"{remedy}, or attack with a matching loss")
@@ -116,7 +118,7 @@ class Chain(UpdatePart):
         return update, hidden
 
     def _entry_density(self, noise: int, side: Side, hidden: list[UpdatePart]) -> EntryDensity:
-        density = self.parts[noise].entry_density()
+        density = self.parts[noise].density_given(_of(side, noise))
         if density is None:
             raise NoDensityError(
                 f"the noise of {self.parts[noise]!r} is not independent entry by entry",

@@ -53,6 +53,7 @@ class Gaussian(UpdatePart):
         return EntryDensity(
             log=squared_residual.scaled(-1 / (2 * s * s), -constant),
             log_mass=lambda u, low, high: _log_difference(_log_cdf_normal, _reflected((low - u) / s, (high - u) / s)),
+            log_hat=lambda u, o, below, above: _log_hat(_NORMAL, (u - o) / s, below / s, above / s),
         )
 
     @classmethod
@@ -92,6 +93,7 @@ class Laplace(UpdatePart):
         return EntryDensity(
             log=absolute_residual.scaled(-1 / b, -constant),
             log_mass=lambda u, low, high: _log_difference(_log_cdf_laplace, _reflected((low - u) / b, (high - u) / b)),
+            log_hat=lambda u, o, below, above: _log_hat(_LAPLACE, (u - o) / b, below / b, above / b),
         )
 
     @classmethod
@@ -133,6 +135,45 @@ def _log_difference(log_cdf: Callable[[Tensor], Tensor], interval: tuple[Tensor,
 
 def _at_infinity(end: Tensor) -> Tensor:
     return torch.where(end > 0, 0.0, -math.inf).to(end)
+
+
+Ramp = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]
+"""``E (ε − x)₊ = f(x) e^{w(x)}`` for ``x ≥ 0``, as f and w: the tail of the second integral of a symmetric density."""
+
+
+def _normal_ramp(x: Tensor) -> Tensor:
+    """``(φ(x) − x Φ(−x)) e^{x²/2}``; far out by its series, since the difference cancels."""
+    near, far = x.clamp(max=1e3), x.clamp(min=1e3)
+    exact = 1 / math.sqrt(2 * math.pi) - near / 2 * torch.special.erfcx(math.sqrt(0.5) * near)
+    return torch.where(x > 1e3, (1 - 3 / far.square()) / far.square() / math.sqrt(2 * math.pi), exact)
+
+
+_NORMAL: Ramp = (_normal_ramp, lambda x: -x.square() / 2)
+_LAPLACE: Ramp = (lambda x: torch.full_like(x, 0.5), torch.neg)
+
+
+def _log_hat(ramp: Ramp, z: Tensor, below: Tensor, above: Tensor) -> Tensor:
+    """``log E hat(z + ε)``, where the hat is 1 at 0 and reaches 0 at ``−below`` and ``above``.
+
+    With ``R(z) = E (z + ε)₊`` it is ``[R(z + b) − R(z)] / b − [R(z) − R(z − a)] / a``. Mirrored to ``z ≤ 0``, in
+    float64, and with the largest term taken out, so that a hopeless candidate still has a slope.
+    """
+    tail, weight = ramp
+    right = z > 0
+    flipped, b, a = (t.double() for t in (-z.abs(), torch.where(right, above, below), torch.where(right, below, above)))
+    b, a = b.expand_as(flipped), a.expand_as(flipped)
+    plateau = b.isinf()
+    b = torch.where(plateau, 1.0, b)
+    steps = a.nan_to_num(posinf=1.0)
+    top = torch.where(plateau, 0.0, weight((flipped + b).clamp(max=0).neg()))
+
+    def risen(x: Tensor) -> Tensor:
+        return x.clamp(min=0) + tail(x.abs()) * torch.exp(weight(x.abs()) - top)
+
+    rise = torch.where(plateau, 1.0, (risen(flipped + b) - risen(flipped)) / b)
+    fall = torch.where(a.isinf(), 0.0, (risen(flipped) - risen(flipped - steps)) / steps)
+    made: Tensor = top + torch.log((rise - fall).clamp(min=torch.finfo(torch.float64).tiny))
+    return made.to(z.dtype)
 
 
 def _check_scale(part: str, name: str, value: float) -> None:

@@ -51,7 +51,10 @@ class RandomPrune(UpdatePart):
         return update.mapped(masked, side["mask"]) if "mask" in side else None
 
     def before(self, density: EntryDensity) -> EntryDensity:
-        return EntryDensity(_mixture(density.log, self.p), _mixture(density.log_mass, self.p), density.others)
+        hat = None if density.log_hat is None else _mixture(density.log_hat, self.p)
+        return EntryDensity(
+            _mixture(density.log, self.p), _mixture(density.log_mass, self.p), density.others, log_hat=hat
+        )
 
     def after(self, density: EntryDensity, side: Side) -> EntryDensity:
         if self.p == 0:
@@ -68,7 +71,13 @@ class RandomPrune(UpdatePart):
             inside = torch.where((low < 0) & (high > 0), dropped, -math.inf)
             return torch.logaddexp(kept + density.log_mass(u, low, high, *rest), inside)
 
-        return EntryDensity(log, log_mass, density.others, atom=True)
+        def log_hat(u: Tensor, o: Tensor, below: Tensor, above: Tensor, *rest: Tensor) -> Tensor:
+            assert density.log_hat is not None
+            under = 1 - torch.where(o > 0, o / below, -o / above).clamp(max=1.0)  # the hat at zero
+            return torch.logaddexp(kept + density.log_hat(u, o, below, above, *rest), dropped + under.log())
+
+        hat = None if density.log_hat is None else log_hat
+        return EntryDensity(log, log_mass, density.others, atom=True, lattice=density.lattice, log_hat=hat)
 
     @classmethod
     def neutral(cls) -> Self:
@@ -159,13 +168,14 @@ class Thresholded(UpdatePart):
 
         def log_mass(u: Tensor, low: Tensor, high: Tensor, *rest: Tensor) -> Tensor:
             inner, t = rest[:own], rest[own]
-            left = density.log_mass(u, torch.minimum(low, -t), torch.minimum(high, -t), *inner)
-            right = density.log_mass(u, torch.maximum(low, t), torch.maximum(high, t), *inner)
+            least = (1 - 1e-4) * t if density.lattice else t  # a level that is τ survives
+            left = density.log_mass(u, torch.minimum(low, -least), torch.minimum(high, -least), *inner)
+            right = density.log_mass(u, torch.maximum(low, least), torch.maximum(high, least), *inner)
             atom = torch.where((low < 0) & (high > 0), density.log_mass(u, -t, t, *inner), -math.inf)
             pruned = torch.logaddexp(torch.logaddexp(left, right), atom)
             return torch.where(t > 0, pruned, density.log_mass(u, low, high, *inner))
 
-        return EntryDensity(log, log_mass, (*density.others, side["threshold"]), atom=True)
+        return EntryDensity(log, log_mass, (*density.others, side["threshold"]), atom=True, lattice=density.lattice)
 
 
 @register("mechanism", "prune")

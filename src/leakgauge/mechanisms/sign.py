@@ -67,4 +67,4 @@ class Sign(UpdatePart):
             ]
             return torch.logsumexp(torch.stack(inside), 0)
 
-        return EntryDensity(log, log_mass, density.others, atom=density.atom)
+        return EntryDensity(log, log_mass, density.others, atom=density.atom, lattice=True)

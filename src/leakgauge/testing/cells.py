@@ -34,14 +34,17 @@ class Axis:
         return len(self.edges) + 1 + len(self.atoms)
 
     @classmethod
-    def of(cls, pilot: Tensor, breaks: Sequence[float], *, cells: int, panels: int) -> Axis:
-        """The axis of a pilot sample ``[n]``; ``breaks`` are places where the density may have a kink or a jump."""
+    def of(cls, pilot: Tensor, breaks: Sequence[float], known: Tensor, *, cells: int, panels: int) -> Axis:
+        """The axis of a pilot sample ``[n]``; ``breaks`` are places where the density may have a kink or a jump.
+
+        ``known`` are atoms that a pilot may have missed.
+        """
         values, times = pilot.unique(return_counts=True)
         atoms = values[(times > 1) | (values == 0)]
-        atoms = torch.cat([atoms, -atoms]).unique()  # one that the pilot missed, if there is its mirror image
+        atoms = torch.cat([atoms, -atoms, known]).unique()  # one that the pilot missed, if there is its mirror image
         rest = pilot[~torch.isin(pilot, atoms)]
         if len(rest) < 2:
-            rest = torch.tensor([-1.1, 1.3], dtype=torch.float64)  # everything is in atoms; say so with any cells
+            rest = torch.tensor([-1.1037, 1.3091], dtype=torch.float64)  # everything is in atoms; say so with any cells
         levels = torch.linspace(0, 1, cells + 1, dtype=torch.float64)
         cuts = rest.quantile(levels)
         edges = cuts[1:-1].unique()
@@ -71,10 +74,10 @@ class Cells:
     axes: tuple[Axis, ...]
 
     @classmethod
-    def of(cls, pilot: Tensor, breaks: Sequence[float]) -> Cells:
+    def of(cls, pilot: Tensor, breaks: Sequence[float], known: Tensor) -> Cells:
         """The cells of a pilot sample ``[n, d]``."""
         cells, panels = ((24, 4), (6, 5))[pilot.shape[1] - 1]
-        return cls(tuple(Axis.of(column, breaks, cells=cells, panels=panels) for column in pilot.unbind(1)))
+        return cls(tuple(Axis.of(column, breaks, known, cells=cells, panels=panels) for column in pilot.unbind(1)))
 
     @property
     def size(self) -> int:

@@ -11,6 +11,7 @@ from scipy import stats
 from torch import Tensor
 
 from leakgauge.mechanisms import EntryDensity, UpdatePart, parts_of
+from leakgauge.mechanisms.chain import is_noise
 from leakgauge.testing.cells import Cells
 from leakgauge.testing.samples import NAME, Directions, Entries, Releases, depends_on_statistics
 from leakgauge.tree import Batch, Sloped, Stack
@@ -59,7 +60,7 @@ def probabilities_sum_to_one(
     """
     worst = 0.0
     for sample in _samples(part, frozenset(grant), 200, entries, levels, seed):
-        total = float(Cells.of(sample.values, sample.breaks()).masses(sample.log_density).sum())
+        total = float(Cells.of(sample.values, sample.breaks(), sample.atoms()).masses(sample.log_density).sum())
         assert abs(total - 1) <= tolerance, f"{sample}: the density sums to {total:.6f}, not to one"
         worst = max(worst, abs(total - 1))
     for level in levels if part.support == "entries" else ():
@@ -127,13 +128,13 @@ def entry_density_of(part: UpdatePart, side: Side) -> EntryDensity | None:
     chained = len(parts_of(part)) > 1
     for i, piece in enumerate(parts_of(part)):
         own = {key.removeprefix(f"{i}."): tree for key, tree in side.items() if key.startswith(f"{i}.")}
-        noise = piece.entry_density()
-        if noise is not None:
-            density = noise
+        given = own if chained else side
+        if density is not None:
+            density = piece.after(density, given)
+        elif is_noise(piece):
+            density = piece.density_given(given)
             for outer in hidden:
                 density = outer.before(density) if density else None
-        elif density is not None:
-            density = piece.after(density, own if chained else side)
         elif piece.nuisances and not any(name in own for name in piece.nuisances):
             hidden.append(piece)
     return density
@@ -174,7 +175,7 @@ def _fits(pilot: Sample, sample: Sample, failure_rate: float) -> float:
         chance = float(sample.log_density(sample.values[:1]).exp()) ** size
         assert chance >= failure_rate, f"{sample}: {size} draws are zero, which has probability {chance:.1e}"
         return min(chance, 1.0)
-    cells = Cells.of(pilot.values, pilot.breaks())
+    cells = Cells.of(pilot.values, pilot.breaks(), pilot.atoms())
     expected = cells.masses(sample.log_density) * size
     counted = cells.counts(sample.values).double()
     counted, expected = _merged(counted, expected)
@@ -210,7 +211,7 @@ def _masses_match(part: UpdatePart, level: float, entries: int, tolerance: float
         return 0.0
     others = [tree[NAME] for tree in density.others]
     u = torch.tensor([moved], dtype=torch.float64)
-    cells = Cells.of(sample.values, [*sample.breaks(), moved])
+    cells = Cells.of(sample.values, [*sample.breaks(), moved], sample.atoms())
     axis = cells.axes[0]
     masses = cells.masses(lambda o: density.log(u.expand(len(o)), o.squeeze(1), *others))
     inner = masses[: len(axis.edges) + 1]
@@ -233,7 +234,7 @@ def _moved(part: UpdatePart, level: float, entries: int, side: Side) -> float | 
     """The entry at the door of the noise: what the deterministic maps before it make of an update of equal entries."""
     update = Batch.of({NAME: torch.full((1, entries), level, dtype=torch.float64)})
     for i, piece in enumerate(parts_of(part)):
-        if piece.entry_density() is not None:
+        if is_noise(piece):
             return float(update.dense()[NAME][0, 0])
         own = {key.removeprefix(f"{i}."): tree for key, tree in side.items() if key.startswith(f"{i}.")}
         moved = piece.apply(update, own)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from leakgauge.mechanisms import UpdatePart
+from leakgauge.mechanisms import Quantise, UpdatePart, parts_of
 from leakgauge.tree import Batch, Stack
 from leakgauge.types import Side
 
@@ -65,6 +65,9 @@ class Releases:
         """Where the density may have a kink or a jump."""
         return [0.0, *self.update.tolist()]
 
+    def atoms(self) -> Tensor:
+        return self.values.new_zeros(0)
+
     def __str__(self) -> str:
         given = "".join(f", {key} = {value.tolist()}" for key, value in self.side.items())
         return f"{self.part!r} on {self.update.tolist()}{given}"
@@ -105,7 +108,8 @@ class Entries:
         for i in range(len(found)):
             at = which == i
             own = {key: value[at][:1] for key, value in masks.items()}
-            yield cls(part, level, entries, observed[at].unsqueeze(1), {**statistics, **own})
+            sample = cls(part, level, entries, observed[at].unsqueeze(1), {**statistics, **own})
+            yield replace(sample, values=_snapped(sample.values, sample.atoms()))
 
     def log_density(self, observed: Tensor) -> Tensor:
         """``log p(o_e | update)`` of rows ``[G, 1]``: all entries get the same o, and an equal share of the whole."""
@@ -125,6 +129,16 @@ class Entries:
         """Where the density may have a kink or a jump."""
         ends = [float(value) for value in self.side.values() if value.is_floating_point()]
         return [0.0, self.level, *ends, *(-end for end in ends)]
+
+    def atoms(self) -> Tensor:
+        """The levels of a rounding whose step is known."""
+        chained = len(parts_of(self.part)) > 1
+        levels = [self.values.new_zeros(0)]
+        for i, piece in enumerate(parts_of(self.part)):
+            step = self.side.get(f"{i}.step" if chained else "step")
+            if isinstance(piece, Quantise) and step is not None:
+                levels.append(torch.arange(-piece.levels, piece.levels + 1) * step)
+        return torch.cat(levels)
 
     def __str__(self) -> str:
         given = "".join(f", {key} = {float(value):.3g}" for key, value in self.side.items())
@@ -166,6 +180,9 @@ class Directions:
         """The ends of the coordinates, and the direction of the update."""
         return [-math.pi, -1.0, 0.0, 1.0, math.pi, *_coordinates(self.update.unsqueeze(0)).flatten().tolist()]
 
+    def atoms(self) -> Tensor:
+        return self.values.new_zeros(0)
+
     def __str__(self) -> str:
         return str(Releases(self.part, self.update, self.values, self.side))
 
@@ -186,6 +203,13 @@ def depends_on_statistics(part: UpdatePart) -> bool:
     update = torch.linspace(-1, 1, 7, dtype=torch.float64)
     made = part.release({NAME: update}, None, generator=torch.Generator().manual_seed(0))
     return any(tree[NAME].numel() != update.numel() for tree in made.side.values())
+
+
+def _snapped(values: Tensor, atoms: Tensor) -> Tensor:
+    """Values that are an atom but for rounding, as that atom."""
+    for atom in atoms:
+        values = torch.where((values - atom).abs() <= 1e-12 * atoms.abs().max(), atom, values)
+    return values
 
 
 def _last(key: str) -> str:
