@@ -69,6 +69,10 @@ class MissingExtraError(LeakgaugeError):
     """An optional dependency that is not installed; the remedy is one command."""
 
 
+class AssumptionWarning(UserWarning):
+    """An attack goes on with an assumption of its own, since what it was given has no likelihood."""
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """The remedy for an unknown name: the nearest valid one, else all of them."""
     known = sorted(names)

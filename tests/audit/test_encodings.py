@@ -70,3 +70,14 @@ def test_every_report_shows_both_scores(run: Path) -> None:
     assert "Encodings" in compare(read(run), read(run)).tables()
     redacted = html(read(run, redact=True))
     assert "data:image" not in redacted
+
+
+def test_what_an_adversary_had_to_assume_stands_in_the_ledger(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    raw = {**SPEC, "defenses": {"hidden": "prune(p=0.5) | gaussian(std=0.01)"}}
+    made = audit(of(raw), tmp_path, tmp_path / "run")
+    lines = [line["assumes"] for line in made["ledger"] if line["number"] == "adaptive against hidden"]
+    assert len(lines) == 1
+    assert lines[0].startswith(
+        "adaptive() assumes random_prune(p=0.5) | gaussian(std=0.01): the threshold of prune(p=0.5)"
+    )
+    assert not [one for one in recwarn if "adaptive()" in str(one.message)]  # said once, where it belongs

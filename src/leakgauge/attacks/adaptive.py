@@ -36,7 +36,7 @@ from leakgauge.attacks.believed import believed, with_received_norm
 from leakgauge.attacks.mixing import undo_mixing
 from leakgauge.attacks.precode import Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
 from leakgauge.defenses import AutomaticTransformation, InstaHide, MixUp, Protection
-from leakgauge.errors import NoDensityError
+from leakgauge.errors import AssumptionWarning, NoDensityError
 from leakgauge.expr import Part, register
 from leakgauge.mechanisms import Clip, Identity, Quantise, RandomPrune, Sign, Soteria, UpdatePart, parts_of
 from leakgauge.mechanisms.chain import is_noise
@@ -196,9 +196,9 @@ class Adaptive(Part):
             except NoDensityError:
                 pass
             else:
-                warnings.warn(f"adaptive() assumes {assumed!r}: {reason}", stacklevel=4)
+                warnings.warn(f"adaptive() assumes {assumed!r}: {reason}", AssumptionWarning, stacklevel=4)
                 return found
-        warnings.warn(f"adaptive() falls back to a cosine: {reason}", stacklevel=4)
+        warnings.warn(f"adaptive() falls back to a cosine: {reason}", AssumptionWarning, stacklevel=4)
         drop = tuple(
             part.weight for part in parts_of(task.protection.update) if isinstance(part, Soteria) and part.p > 0
         )

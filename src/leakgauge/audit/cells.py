@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from leakgauge.audit.checks import CHUNK, SMALLEST_SSIM
 from leakgauge.audit.plan import Cell
 from leakgauge.audit.prepare import Prepared, batches
 from leakgauge.audit.store import Store
+from leakgauge.errors import AssumptionWarning
 from leakgauge.observation import Observation, encoded, mixed, observe
 from leakgauge.task import Task
 from leakgauge.training import accuracy, train
@@ -71,7 +73,7 @@ def _tune(cell: Cell, prepared: Prepared, store: Store, progress: Progress | Non
     seen = observe(task, private, threat=_threat(params, task), seed=mixed(params["seed"], 3))
     means = []
     for text in params["settings"]:
-        made = _attacked(text, task, seen, params, mixed(params["seed"], 4), progress)
+        made, _ = _attacked(text, task, seen, params, mixed(params["seed"], 4), progress)
         scores = _scored(made, private, task.recipe.batch)[0]
         means.append(round(float(np.mean(scores.get("ssim", scores["psnr"]))), 6))
     return {"means": means, "chosen": params["settings"][int(np.argmax(means))]}, {}
@@ -84,7 +86,7 @@ def _attack(cell: Cell, prepared: Prepared, store: Store, progress: Progress | N
     private, task = prepared.records[start:stop], _at(cell, prepared, store)
     text = params["adversary"] if isinstance(params["adversary"], str) else store.result(cell.parents[-1])["chosen"]
     seen = _seen(params, task, private, prepared.others[start:stop])
-    made = _attacked(text, task, seen, params, mixed(params["seed"], start, 1), progress)
+    made, assumed = _attacked(text, task, seen, params, mixed(params["seed"], start, 1), progress)
     scores, inputs, labels = _scored(made, private, size)
     found = {
         "adversary": text,
@@ -92,6 +94,7 @@ def _attack(cell: Cell, prepared: Prepared, store: Store, progress: Progress | N
         "labels": [int(a == b) for a, b in zip(labels.tolist(), private.labels.tolist(), strict=True)],
         "status": list(made.status),
         "evaluations": made.evaluations,
+        "assumed": assumed,
     }
     if params["arm"] == "another":
         found["cross"] = _cross(made, prepared.records, size)
@@ -143,15 +146,21 @@ def _threat(params: dict[str, Any], task: Task) -> Threat:
 
 def _attacked(
     text: str, task: Task, seen: list[Observation], params: dict[str, Any], seed: int, progress: Progress | None
-) -> Reconstruction:
+) -> tuple[Reconstruction, list[str]]:
+    """What the attack found, and what it had to assume."""
     attack = parse(text, "attack")
     if params["threat"]["labels"] == "joint" and isinstance(attack, Adversary):
         attack = replace(attack, labels="joint")
     if params["threat"]["learning_rate"] == "unknown":
         # one step sends −η g: without η the adversary knows the update up to a positive factor
         task = replace(task, recipe=replace(task.recipe, learning_rate=1.0))
-    made: Reconstruction = attack(task, seen, seed=seed, progress=progress)
-    return made
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always", AssumptionWarning)
+        made: Reconstruction = attack(task, seen, seed=seed, progress=progress)
+    for one in heard:
+        if not issubclass(one.category, AssumptionWarning):
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    return made, sorted({str(one.message) for one in heard if issubclass(one.category, AssumptionWarning)})
 
 
 def _scored(made: Reconstruction, private: Records, size: int) -> tuple[dict[str, list[float]], Tensor, Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from leakgauge.audit.doctor import Diagnosis
 from leakgauge.audit.plan import comparisons
 from leakgauge.audit.prepare import Prepared
@@ -19,6 +21,18 @@ def replayed(diagnosis: Diagnosis | None) -> dict[str, str]:
     if diagnosis is None:
         return {"status": "not checked", "sentence": "The set-up was not checked against your client."}
     return {"status": diagnosis.status, "sentence": diagnosis.sentence}
+
+
+def assumed(checkpoints: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """What single adversaries had to assume of a defense, each sentence once."""
+    said = {
+        (f"{adversary['name']} against {defense['name']}", sentence): None
+        for checkpoint in checkpoints
+        for defense in checkpoint["defenses"]
+        for adversary in defense["adversaries"]
+        for sentence in adversary["assumed"]
+    }
+    return [{"number": number, "assumes": sentence} for number, sentence in said]
 
 
 def ledger(spec: Spec, prepared: Prepared, diagnosis: Diagnosis | None) -> list[dict[str, str]]:

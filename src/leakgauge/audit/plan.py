@@ -23,7 +23,7 @@ from leakgauge.expr import Part
 
 ARMS = ("real", "another", "noise")
 IDENTITY = "identity()"
-FORMAT = 2
+FORMAT = 3
 """Of what cells say: changes when a result needs more of them than older ones said."""
 Kind = Literal["train", "tune", "attack"]
 

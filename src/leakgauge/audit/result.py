@@ -23,7 +23,8 @@ Schema 1::
                                  of this kind that proves a ceiling of one half; log_capacity and epsilon: {value,
                                  sentence}; corridor: {success, low, high, risk, state, sentence} of one adversary
         adversaries[]           {name, expression, scores: arm → metric → [per record], labels: right ones in the
-                                 real arm, mean: its mean score there, encoding: that against encodings, evaluations}
+                                 real arm, mean: its mean score there, encoding: that against encodings, evaluations,
+                                 assumed: [sentence]}
         records[]               most exposed first: {record, label, score, psnr, null, prior, exposure, adversary,
                                  cell, row, null_cell, null_row, encoding: {score, null, adversary, cell}}
         ablation[]              {grant, mean, low, high, n}: what a grant was worth, in the metric
@@ -45,7 +46,7 @@ from leakgauge.audit.ceiling import ceilings
 from leakgauge.audit.cells import blind, scores
 from leakgauge.audit.checks import SMALLEST_SSIM
 from leakgauge.audit.doctor import Diagnosis
-from leakgauge.audit.ledger import ledger, replayed
+from leakgauge.audit.ledger import assumed, ledger, replayed
 from leakgauge.audit.plan import ARMS, IDENTITY, Cell, controls, seeds, shown, threats, trainings
 from leakgauge.audit.preflight import preflight
 from leakgauge.audit.prepare import Prepared
@@ -72,6 +73,15 @@ def result(
     said = found.verdicts(steps)
     if diagnosis is not None and diagnosis.status != "replays":
         said = {key: invalid(key[1], diagnosis.sentence) for key in said}
+    checkpoints = [
+        {
+            "step": step,
+            "accuracy": found.accuracy(step, IDENTITY),
+            "accuracies": found.accuracies(step, IDENTITY, seeds(spec)),
+            "defenses": [found.defense(step, name, said[step, name]) for name in spec.defenses],
+        }
+        for step in steps
+    ]
     return {
         "schema": 1,
         "spec": spec.model_dump(mode="json"),
@@ -87,16 +97,8 @@ def result(
         },
         "replay": replayed(diagnosis),
         "preflight": [leak.as_json() for leak in preflight(prepared.task)],
-        "checkpoints": [
-            {
-                "step": step,
-                "accuracy": found.accuracy(step, IDENTITY),
-                "accuracies": found.accuracies(step, IDENTITY, seeds(spec)),
-                "defenses": [found.defense(step, name, said[step, name]) for name in spec.defenses],
-            }
-            for step in steps
-        ],
-        "ledger": ledger(spec, prepared, diagnosis),
+        "checkpoints": checkpoints,
+        "ledger": [*ledger(spec, prepared, diagnosis), *assumed(checkpoints)],
         "faults": dict(sorted(outcome.faults.items())),
     }
 
@@ -249,6 +251,7 @@ class _Found:
             "mean": float(arms.scores["real"][name][self.metric].mean()),
             "encoding": float(early.arms.scores["real"][name][self.metric].mean()) if early else None,
             "evaluations": sum(f["evaluations"] for f in made),
+            "assumed": sorted({said for f in made for said in f["assumed"]}),
         }
 
     def records(self, step: int, defense: str, trained: str, arms: Arms) -> list[dict[str, Any]]:

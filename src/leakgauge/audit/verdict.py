@@ -218,7 +218,9 @@ def _at_least(said: Verdict, seen: Seen, rules: VerdictSpec, metric: str) -> Ver
     word: Word = "recognisable" if seen.recognised and seen.lone else "detectable"
     found = seen.p <= rules.significance and (seen.recognised or _traces(said.control, rules))
     if not found or (said.attack in ORDER and ORDER.index(said.attack) >= ORDER.index(word)):
-        return replace(said, seen=seen)
+        more = found and said.finding is not None and seen.recognised > said.finding.recognised
+        also = f"; of the {seen.called}s {seen.recognised} of {seen.records}" if more else ""
+        return replace(said, why=said.why + also, seen=seen)
     why = f"{seen.why(metric, _threshold(rules, metric))}; of the records themselves: {said.why}"
     return replace(said, attack=word, why=why, seen=seen)
 

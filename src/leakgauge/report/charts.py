@@ -91,7 +91,7 @@ def corridor(result: Result, checkpoint: Checkpoint) -> Markup | None:
         return None
     height = 44.0
     x, bottom = Scale(0, 1, GUTTER, WIDTH - 20), TOP + height * len(seen)
-    parts = [_grid(x, bottom, "chance that a record is recognised")]
+    parts = [_grid(x, bottom, "chance that a record reaches the threshold")]
     told = []
     for i, (defense, bound, reached) in enumerate(seen):
         top = TOP + height * i

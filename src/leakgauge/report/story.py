@@ -83,7 +83,7 @@ def audited(found: Sequence[Subject]) -> str:
     defenses = f"{n} defense{'' if n == 1 else 's'}"
     if not bare:
         return defenses
-    yardstick = f"{', '.join(bare)}: the client without a defense"
+    yardstick = f"“{'”, “'.join(bare)}”, the client without a defense"
     return f"{defenses}, and as the yardstick {yardstick}" if n else yardstick
 
 

@@ -42,9 +42,9 @@ MEANINGS: dict[Word, Meaning] = {
             "high",
             "triangle",
             "private records can be recognised",
-            "The attack rebuilt at least one private record so closely that it passes the threshold for "
-            "recognisable, the audit’s stand-in for “a person would know it”, and guessing does not explain it. "
-            "Do not rely on this defense at this setting.",
+            "The attack rebuilt at least one private record, or the transformed picture that the client made of it, so "
+            "closely that it passes the threshold for recognisable, the audit’s stand-in for “a person would know it”, "
+            "and guessing does not explain it. Do not rely on this defense at this setting.",
         ),
         Meaning(
             "detectable",
