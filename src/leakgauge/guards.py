@@ -48,7 +48,7 @@ def inside(
     if not (above and below):
         ends = ("[" if closed_low else "(", "]" if closed_high else ")")
         interval = f"{ends[0]}{_plain(low)}, {_plain(high)}{ends[1]}"
-        remedy = f"give a number such as {name}={_example(low, high):g}"
+        remedy = f"give a number such as {name}={_example(name, low, high):g}"
         raise DomainError(f"{name} must lie in {interval}, got {value!r}", where=formula, remedy=remedy)
     return number
 
@@ -74,8 +74,10 @@ def choice(value: object, name: str, formula: str, allowed: Iterable[str]) -> No
         raise DomainError(f"{name} must be one of {', '.join(known)}, got {value!r}", where=formula, remedy=remedy)
 
 
-def _example(low: float, high: float) -> float:
-    """A number well inside an interval."""
+def _example(name: str, low: float, high: float) -> float:
+    """A number well inside an interval; δ is a small probability by its nature."""
+    if name == "delta":
+        return 1e-5
     if math.isfinite(low) and math.isfinite(high):
         return (low + high) / 2
     return max(low + 1, 1.0) if math.isfinite(low) else min(high - 1, 0.0)

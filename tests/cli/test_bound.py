@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from leakgauge import bounds
+from leakgauge.cli import app as whole
 from leakgauge.cli.bound import app
 from leakgauge.errors import DomainError, LeakgaugeError
 
@@ -156,3 +157,29 @@ def test_a_discrete_channel() -> None:
 def test_bad_protections_channels_and_corridors_are_refused(arguments: list[str], said: str) -> None:
     with pytest.raises(LeakgaugeError, match=said):
         run.invoke(app, arguments, catch_exceptions=False)
+
+
+def test_a_range_error_carries_a_remedy_and_kappa_means_one_thing() -> None:
+    for arguments in (
+        ["gaussian", "--sigma", "-1", "--clip", "1", "--dim", "10"],
+        ["robustness", "--guess", "1.5", "--mu", "1"],
+        ["corridor", "--hits", "3", "--trials", "2", "--ceiling", "0.5"],
+        ["epsilon", "--sigma", "1", "--delta", "2"],
+        ["channel", "0.9,0.2;0.2,0.8"],
+    ):
+        done = run.invoke(whole, ["bound", *arguments])
+        assert done.exit_code == 2
+        assert "; " in done.output
+    assert "No such option" in run.invoke(whole, ["bound", "robustness", "--kappa", "0.1", "--mu", "1"]).output
+
+
+def test_mixing_is_random_but_nothing_is_proven_of_it() -> None:
+    said = as_json("protection", "mixup(k=4)", "--dim", "10")["ceiling"]["sentence"]
+    assert "mixup() draws at random, but not noise on a clipped update" in said
+
+
+def test_bad_usage_is_said_in_our_words() -> None:
+    done = run.invoke(whole, ["init", "--preset", "fast"])
+    assert done.exit_code == 2
+    assert "Value error" not in done.output
+    assert "'quick', 'standard', 'thorough'" in done.output

@@ -40,7 +40,7 @@ class Estimate:
         """What ``check`` prints."""
         if self.seconds is None or self.evaluations is None or self.megabytes is None:
             return ["work: not estimated, since that would import your code; the audit shows the time left as it runs"]
-        trained = f", and {self.trainings} trainings (not timed)" if self.trainings else ""
+        trained = f", and {self.trainings} training{'s' * (self.trainings > 1)} (not timed)" if self.trainings else ""
         return [
             f"work: about {self.evaluations:,} evaluations of one update{trained}",
             f"time: about {_duration(self.seconds)} with one worker, {_duration(self.seconds / 2)} with two (of one "

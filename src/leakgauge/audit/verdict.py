@@ -143,7 +143,11 @@ class Seen:
         if not self.recognised:
             return f"scored against {self.called}s the null is beaten ({_p(self.p)}), though none is recognised"
         reach, beat = ("reaches", "beats") if self.recognised == 1 else ("reach", "beat")
-        means = "who sees one sees the record" if self.lone else "the update hides nothing, only the encoding does"
+        means = (
+            "who sees one sees the record"
+            if self.lone
+            else "the update gives it away, and only the encoding hides the record"
+        )
         many = f"{self.recognised} of {self.records} {self.called}s"
         return f"{many} {reach} {metric} {threshold:g} and {beat} every null ({_p(self.p)}): {means}"
 

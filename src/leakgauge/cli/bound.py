@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from leakgauge import guards
 from leakgauge.errors import DomainError
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ def robustness(
     Example: a guess meets the leak threshold on 1 % of records; noise 2 on updates clipped to 1, four rounds.
       leakgauge bound robustness --guess 0.01 --sigma 2 --clip 1 --rounds 4
     """
+    guards.probability(guess, "guess", "bound robustness")
     if mu is not None and sigma is None and clip is None:
         found = _bounds().mu_ceiling(guess, mu, rounds=rounds)
     elif mu is None and sigma is not None and clip is not None:
