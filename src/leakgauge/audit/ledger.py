@@ -8,6 +8,7 @@ from leakgauge.audit.doctor import Diagnosis
 from leakgauge.audit.plan import comparisons
 from leakgauge.audit.prepare import Prepared
 from leakgauge.audit.spec import Spec
+from leakgauge.defenses import protection
 
 LABELS = {
     "known": "the adversary is told the labels",
@@ -69,5 +70,8 @@ def ledger(spec: Spec, prepared: Prepared, diagnosis: Diagnosis | None) -> list[
     if len(set(spec.checkpoints.train_steps)) > 1 or spec.checkpoints.train_steps != [0]:
         how = "with each defense" if spec.checkpoints.defended else "without a defense"
         lines.append(("checkpoints", f"central SGD on {len(prepared.train)} train records, {how}"))
+    if any(protection(text).input for text in spec.defenses.values()):
+        drawn = "the other record of the null goes through the same draws of the encoding; the guess through its own"
+        lines.append(("scores against encodings", drawn))
     lines.append(("accuracy", f"{len(prepared.test)} test records"))
     return [{"number": number, "assumes": assumes} for number, assumes in lines]
