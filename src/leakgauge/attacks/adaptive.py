@@ -67,8 +67,9 @@ class Adaptive(Part):
     - PRECODE: a first linear layer is inverted; else the latent noise is recovered, where one example with biases and
       no noise allow it, else it is optimised beside the inputs; with ``latent="before"`` only what lies before the
       bottleneck is matched.
-    - MixUp, InstaHide: the encodings of every round are inverted, then decoded if indices (InstaHide: coefficients too)
-      are granted; MixUp's coefficients are fitted where they are hidden.
+    - MixUp, InstaHide: the encodings of every round are inverted, then decoded: MixUp's coefficients are fitted where
+      they are hidden, and over several rounds its indices are found; InstaHide needs the indices, and takes
+      hidden coefficients from soft labels.
     - ATS: the transformed record is reconstructed, then undone as far as its policy allows.
     - With random pruning, labels come from the rows of the last weight: its bias may have lost the telling entry.
 

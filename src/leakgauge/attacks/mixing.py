@@ -13,17 +13,12 @@ import torch
 from torch import Tensor
 
 from leakgauge.adversary import Reconstruction
+from leakgauge.attacks.unmixing import Mixture, aligned, coordinates, exact, fitted, matrix, unmixed
 from leakgauge.defenses import InstaHide, MixUp
 from leakgauge.defenses.mixing import CENTRE, coefficients, public_images
 from leakgauge.errors import ObservationError
 from leakgauge.observation import Observation
-
-
-def matrix(indices: Tensor, weights: Tensor, records: int) -> Tensor:
-    """Λ in float64, ``[encodings, records]``; public images (negative indices) are not in it."""
-    own = indices >= 0
-    made = torch.zeros(len(indices), records, dtype=torch.float64)
-    return made.scatter_add(1, indices.clamp(min=0), weights.double() * own)
+from leakgauge.types import Tree
 
 
 def decode_mixup(encodings: Tensor, indices: Tensor, weights: Tensor, records: int) -> Tensor:
@@ -36,30 +31,47 @@ def decode_mixup(encodings: Tensor, indices: Tensor, weights: Tensor, records: i
 def fitted_coefficients(encodings: Tensor, indices: Tensor, records: int, part: MixUp, *, steps: int = 200) -> Tensor:
     """Hidden coefficients of known mixtures: ``min_{Λ, X} ‖Λ X − E‖²``, rows of Λ on their indices and summing to one.
 
-    Alternates X given Λ (least squares) and each row of Λ given X (k numbers), from the mean of the coefficients' law.
-    Works in the encodings' own subspace, which has at most as many dimensions as there are records.
+    In closed form, which is exact without errors, or alternated from the mean of the coefficients' law, which bears
+    them: the least residual wins.
     """
-    flat = encodings.double().flatten(1)
-    u, singular, _ = torch.linalg.svd(flat, full_matrices=False)
-    seen = u[:, :records] * singular[:records]
+    seen = coordinates(encodings, records)
     mean = coefficients(10_000, part.k, part.law, part.cap, torch.Generator().manual_seed(0)).mean(0)
-    weights: Tensor = mean.expand(len(flat), -1)
-    one = torch.ones(len(flat), 1, dtype=torch.float64)
-    for _ in range(steps):
-        images = torch.linalg.lstsq(matrix(indices, weights, records), seen, driver="gelsd").solution[indices]
-        weights = _on_simplex(images, seen, one)
-    return weights
+    start: Tensor = mean.double().expand(len(seen), -1)
+    tried = exact(seen, indices, records, steps=0), fitted(seen, indices, start, records, steps=steps)
+    return min(tried, key=lambda mixture: mixture.residual).weights
 
 
-def _on_simplex(images: Tensor, seen: Tensor, one: Tensor) -> Tensor:
-    """``argmin_λ ‖Σ_j λ_j x_j − e‖²`` with ``Σ λ = 1`` for every encoding, by its normal equations; then λ ≥ 0."""
-    k = images.shape[1]
-    normal = torch.zeros(len(images), k + 1, k + 1, dtype=torch.float64)
-    normal[:, :k, :k] = images @ images.transpose(1, 2) + 1e-9 * torch.eye(k, dtype=torch.float64)
-    normal[:, k, :k] = normal[:, :k, k] = 1
-    right = torch.cat([(images @ seen.unsqueeze(2)).squeeze(2), one], 1)
-    weights: Tensor = torch.linalg.solve(normal, right)[:, :k].clamp(min=0)
-    return weights / weights.sum(1, keepdim=True).clamp(min=1e-12)
+def guessed_coefficients(indices: Tensor, labels: Tensor | None, records: int, part: MixUp) -> Tensor:
+    """Hidden coefficients of known mixtures from soft labels ``[M, classes]``, which are mixed alike.
+
+    The class of a record is the one that no encoding with it lacks; a class's share of a label is what its records have
+    together, split like the mean of the coefficients' law. Without labels it is that mean.
+    """
+    mean = coefficients(10_000, part.k, part.law, part.cap, torch.Generator().manual_seed(0)).mean(0).double()
+    weights: Tensor = mean.expand(len(indices), -1)
+    if labels is None:
+        return weights
+    present = torch.zeros(len(indices), records, dtype=torch.float64).scatter(1, indices, 1.0)
+    classes = (present.T @ (labels < 1e-6).double()).argmin(1)[indices]
+    together = (classes.unsqueeze(2) == classes.unsqueeze(1)).double() @ weights.unsqueeze(2)
+    return weights * labels.double().gather(1, classes) / together.squeeze(2)
+
+
+def hidden_mixture(encodings: Tensor, owners: Tensor, records: int, part: MixUp) -> Mixture | None:
+    """Indices and coefficients from encodings alone; encoding m was sent by observation ``owners[m]``.
+
+    None where that cannot be: with fewer than two for each record, or where the best guess explains less than three
+    quarters of how encodings differ (they hold records that are not observed, or were not inverted).
+    """
+    if len(encodings) < 2 * records or records <= part.k:
+        return None
+    found = unmixed(encodings, records, part.k)
+    flat = encodings.double().flatten(1)
+    images = decode_mixup(encodings, found.indices, found.weights, records).flatten(1)
+    left = matrix(found.indices, found.weights, records) @ images - flat
+    if float(left.square().sum()) > 0.25 * float((flat - flat.mean(0)).square().sum()):
+        return None
+    return aligned(found, owners, records)
 
 
 def decode_instahide(
@@ -102,11 +114,13 @@ def decode_instahide(
 def undo_mixing(
     invert: Callable[[Sequence[Observation]], Reconstruction], part: MixUp, observations: Sequence[Observation]
 ) -> Reconstruction:
-    """Invert every encoding of every round; decode them if the indices are granted, and for InstaHide coefficients too.
+    """Invert every encoding of every round; decode them, for InstaHide if the indices are granted.
 
-    MixUp's coefficients are fitted where they are hidden. Without the grants the result is the encodings of the first
-    round, status ``encoding``. InstaHide's decoded magnitudes come back as ``½ + |x − ½|``, status ``magnitudes``: they
-    are no images of the records. In a batch, granted soft labels tell which encoding is which.
+    MixUp's coefficients are fitted where they are hidden, and its indices found, if there are several rounds;
+    InstaHide's coefficients follow from soft labels (with public images they must be granted). Else the result is the
+    encodings of the first round, status ``encoding``. InstaHide's decoded magnitudes come back as ``½ + |x − ½|``,
+    status ``magnitudes``: they are no images of the records. In a batch, granted soft labels tell which encoding is
+    which.
     """
     single = [
         Observation((made,), seen.batch, made.nuisances.get("labels", seen.labels))
@@ -124,23 +138,25 @@ def undo_mixing(
         traces=inverted.traces[::rounds],
         status=("encoding",) * len(observations),
     )
-    granted = [made.nuisances for seen in observations for made in seen.rounds]
-    needed = {"indices", "coefficients"} if isinstance(part, InstaHide) else {"indices"}
-    if not all(needed <= set(each) for each in granted):
-        return plain
-    records = len(observations) * observations[0].batch
-    indices = torch.cat([each["indices"] for each in granted])
-    if int(indices.max()) >= records:
-        raise ObservationError(
-            f"encodings hold records up to number {int(indices.max())}, {records} are observed",
-            where="adaptive",
-            remedy="observe every record of the client",
-        )
+    records, batch = len(observations) * observations[0].batch, observations[0].batch
     encodings = inverted.inputs.flatten(0, 1).cpu()
-    if all("coefficients" in each for each in granted):
-        weights = torch.cat([each["coefficients"] for each in granted])
-    else:
-        weights = fitted_coefficients(encodings, indices, records, part)
+    usable = encodings.flatten(1).isfinite().all(1)  # a dead layer gives nothing away
+    owners = torch.arange(len(observations)).repeat_interleave(rounds * batch)[usable]
+    encodings = encodings[usable]
+    rows = [made.nuisances for seen in observations for made in seen.rounds]
+    granted = {
+        name: torch.cat([each[name] for each in rows])[usable]
+        for name in ("indices", "coefficients", "labels")
+        if all(name in each for each in rows)
+    }
+    found: tuple[Tensor, Tensor] | None = None
+    if "indices" in granted and ("coefficients" in granted or getattr(part, "public", None) is None):
+        found = _granted(granted, encodings, records, part)
+    elif not isinstance(part, InstaHide) and (mixture := hidden_mixture(encodings, owners, records, part)):
+        found = mixture.indices, mixture.weights
+    if found is None:
+        return plain
+    indices, weights = found
     if isinstance(part, InstaHide):
         strangers = None if part.public is None else public_images(part.public)
         decoded = CENTRE + decode_instahide(encodings, indices, weights, records, public=strangers)
@@ -149,3 +165,21 @@ def undo_mixing(
     status = "magnitudes" if isinstance(part, InstaHide) else "decoded"
     images = decoded.to(plain.inputs).view(plain.inputs.shape)
     return replace(plain, inputs=images, status=(status,) * len(observations), encodings=plain.inputs)
+
+
+def _granted(granted: Tree, encodings: Tensor, records: int, part: MixUp) -> tuple[Tensor, Tensor]:
+    """The granted indices, and the coefficients: granted, fitted, or under signs guessed from soft labels."""
+    indices = granted["indices"]
+    if int(indices.max()) >= records:
+        raise ObservationError(
+            f"encodings hold records up to number {int(indices.max())}, {records} are observed",
+            where="adaptive",
+            remedy="observe every record of the client",
+        )
+    if "coefficients" in granted:
+        return indices, granted["coefficients"]
+    if isinstance(part, InstaHide):
+        labels = granted.get("labels")
+        soft = labels if labels is not None and labels.is_floating_point() else None
+        return indices, guessed_coefficients(indices, soft, records, part)
+    return indices, fitted_coefficients(encodings, indices, records, part)
