@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -11,11 +10,9 @@ from torch import Tensor
 
 import leakgauge as lg
 from evidence import Context, Measurement, check
-from leakgauge.adversary import Adversary, attack
 from leakgauge.attacks import adaptive, drop_layer, inverting_gradients
 from leakgauge.expr import REGISTRY
 from leakgauge.metrics import clopper_pearson, mean_interval, psnr
-from leakgauge.priors import tv
 from leakgauge.testing import (
     examples,
     gradient_matches_finite_differences,
@@ -51,6 +48,12 @@ def _scores(context: Context, records: lg.Records, runs: Mapping[str, Callable[[
     return found
 
 
+def _mean_image(data: lg.data.Dataset, records: lg.Records) -> float:
+    """Mean PSNR of the best guess without an update: the mean of 500 train images."""
+    guess = data.sample(500, seed=2, split="train").inputs.mean(0)
+    return float(psnr(guess.expand_as(records.inputs), records.inputs).mean())
+
+
 def _rows(scores: Mapping[str, Tensor]) -> list[dict[str, object]]:
     images = len(next(iter(scores.values())))
     return [{"image": i, **{name: round(float(s[i]), 1) for name, s in scores.items()}} for i in range(images)]
@@ -81,7 +84,8 @@ def _soteria(
         },
     )
     found = {name: mean_interval(s) for name, s in scores.items()}
-    return {n: f.mean for n, f in found.items()}, {n: (f.low, f.high) for n, f in found.items()}, _rows(scores)
+    mean = {n: f.mean for n, f in found.items()} | {"null: mean image": _mean_image(lg.data.load("cifar10"), records)}
+    return mean, {n: (f.low, f.high) for n, f in found.items()}, _rows(scores)
 
 
 DETAIL = (
@@ -120,31 +124,25 @@ def soteria_second_linear(context: Context) -> Measurement:
 
 FRACTIONS = (0.5, 0.9, 0.99, 0.999)
 BARS = {0.5: -0.5, 0.9: 6.0, 0.99: 6.0, 0.999: 2.0}
-WEIGHTS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
-STARTS = 4
+WEIGHTS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+STARTS = 5
+Attack = Callable[..., lg.adversary.Reconstruction]
 CAP = 35.0
-
-
-def _mean_image(mnist: lg.data.Dataset, records: lg.Records) -> float:
-    """Mean PSNR of the best guess without an update: the mean of 500 train images."""
-    guess = mnist.sample(500, seed=2, split="train").inputs.mean(0)
-    return float(psnr(guess.expand_as(records.inputs), records.inputs).mean())
 
 
 def _pruned(context: Context, task: lg.Task, others: lg.Records, records: lg.Records, p: float) -> dict[str, Tensor]:
     """PSNR, capped, of the records under generic and adaptive attack, each with the weight that suits the others."""
     task = task.protect(f"prune(p={p})")
 
-    def generic(weight: float, restarts: int) -> Adversary:
-        return inverting_gradients(steps=300, tv_weight=weight, restarts=restarts)
+    def generic(weight: float, starts: int) -> Attack:
+        return inverting_gradients(steps=300, tv_weight=weight, restarts=starts)
 
-    def built(weight: float, restarts: int) -> Adversary:
-        made = adaptive(steps=300, restarts=restarts).against(task.protection)
-        return replace(made, prior=weight * tv())
+    def built(weight: float, starts: int) -> Attack:
+        return adaptive(steps=300, tv_weight=weight, restarts=max(1, starts - 1))  # its second half is one start's work
 
-    def run(make: Callable[[float, int], Adversary]) -> Tensor:
-        tried = attack([make(w, 1) for w in WEIGHTS], task, lg.observe(task, others))
-        means = [float(psnr(t.inputs[:, 0], others.inputs).clamp(max=CAP).mean()) for t in tried]
+    def run(make: Callable[[float, int], Attack]) -> Tensor:
+        tried = [make(w, 1)(task, lg.observe(task, others)).inputs[:, 0] for w in WEIGHTS]
+        means = [float(psnr(inputs, others.inputs).clamp(max=CAP).mean()) for inputs in tried]
         weight = WEIGHTS[means.index(max(means))]
         context.say(f"p = {p}: weight {weight:g} of {[round(m, 1) for m in means]}")
         return make(weight, STARTS)(task, lg.observe(task, records)).inputs
@@ -169,8 +167,9 @@ def magnitude_pruning(context: Context) -> Measurement:
         interval={n: (f.low, f.high) for n, f in found.items()},
         passed=all(gain[p] >= bar for p, bar in BARS.items()),
         detail=f"mean PSNR in dB, capped at 35, of {len(records)} MNIST test images, untrained Bayes CNN, label known, "
-        f"300 iterations, {STARTS} starts chosen by log posterior, TV weight chosen on {len(others)} train images for "
-        "each attack and p; gain " + ", ".join(f"{g:+.1f} at {p}" for p, g in gain.items()),
+        f"300 iterations, {STARTS} starts chosen by log posterior (adaptive: {STARTS - 1}, then 300 iterations by "
+        f"distance), TV weight chosen on {len(others)} train images for each attack and p; gain "
+        + ", ".join(f"{g:+.1f} at {p}" for p, g in gain.items()),
         table=_rows(scores),
     )
 
@@ -207,7 +206,7 @@ def bandwidth(context: Context) -> Measurement:
     )
 
 
-def _inputs(made: Callable[..., lg.adversary.Reconstruction], task: lg.Task, seen: list[lg.Observation]) -> Tensor:
+def _inputs(made: Attack, task: lg.Task, seen: list[lg.Observation]) -> Tensor:
     return made(task, seen).inputs
 
 

@@ -432,3 +432,18 @@ def test_a_density_that_does_not_exist_is_said_before_anything_runs(task: Task, 
 def test_too_few_records_for_a_batch(records: Records) -> None:
     with pytest.raises(ObservationError, match="observe: 1 records do not fill a batch of 4; give more records or a"):
         observe(small_task(batch=4), records[:1])
+
+
+def test_an_attack_goes_on_where_another_ended(task: Task) -> None:
+    seen = observe(task, small_records(3))
+    ended = QUICK(task, seen)
+    still = replace(QUICK, solver=adam(lr=1e-9, steps=1), restarts=2)
+    on = still(task, seen, begin=ended.inputs)
+    assert float((on.inputs - ended.inputs).abs().max()) < 1e-6
+    assert torch.equal(on.inputs[[2]], still(task, seen[2:], begin=ended.inputs[2:]).inputs)
+
+
+def test_a_beginning_must_fit_the_observations(task: Task) -> None:
+    seen = observe(task, small_records(2))
+    with pytest.raises(DomainError, match=r"2 observations cannot begin at inputs of shape .*give one batch"):
+        QUICK(task, seen, begin=torch.zeros(1, 1, *task.domain.shape))

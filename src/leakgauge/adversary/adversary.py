@@ -93,8 +93,12 @@ class Adversary(Part):
         path: PathName = "auto",
         memory: int = MEMORY,
         progress: Progress | None = None,
+        begin: Tensor | None = None,
     ) -> Reconstruction:
-        """Attack every observation; results do not depend on how many there are."""
+        """Attack every observation; results do not depend on how many there are.
+
+        ``begin`` ``[n, B, …]`` is where the first start of each begins, such as what another attack found.
+        """
         from leakgauge.adversary.run import attack  # the machinery imports this value
 
-        return attack([self], task, observations, seed, device, path, memory, progress)[0]
+        return attack([self], task, observations, seed, device, path, memory, progress, begin)[0]

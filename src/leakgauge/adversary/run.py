@@ -30,10 +30,12 @@ def attack(
     path: PathName = "auto",
     memory: int = MEMORY,
     progress: Progress | None = None,
+    begin: Tensor | None = None,
 ) -> list[Reconstruction]:
     """Attack every observation with every setting, all as problems of one solver; one result per setting.
 
-    Settings may differ in numbers only (learning rate, prior weight …): observations are shared among them.
+    Settings may differ in numbers only (learning rate, prior weight …): observations are shared among them. The first
+    start of observation i is ``begin[i]``, if given: an attack goes on where another one ended.
     """
     check(task, observations)
     if device is not None:
@@ -44,10 +46,18 @@ def attack(
             where="attack",
             remedy="give one setting for each weight; attack() runs them together",
         )
+    if begin is not None and begin.shape != (len(observations), observations[0].batch, *task.domain.shape):
+        raise DomainError(
+            f"{len(observations)} observations cannot begin at inputs of shape {tuple(begin.shape)}",
+            where="attack",
+            remedy="give one batch of inputs for each observation",
+        )
     adversary = sweep(list(settings))
     _check_sweep(adversary)
     runs = [
-        _Run(adversary, len(settings), task, [observations[i] for i in group], group, seed, path, memory, progress)
+        _Run(
+            adversary, len(settings), task, [observations[i] for i in group], group, seed, path, memory, progress, begin
+        )
         for group in _groups(observations)
     ]
     parts = [run.reconstruct() for run in runs]
@@ -126,6 +136,7 @@ class _Run:
     path: PathName
     memory: int
     progress: Progress | None
+    begin: Tensor | None
     evaluations: int = 0
     used: str = ""
     best: dict[tuple[int, int], tuple[float, dict[str, Tensor], Tensor, str]] = field(default_factory=dict)
@@ -203,7 +214,7 @@ class _Run:
         seeds = tuple(mixed(self.seed, self.places[key.observation], key.restart) for key in keys)
         seen = [self._round(rows, r) for r in range(len(self.states))]
         hidden = [self._hidden(rows, r) for r in range(len(self.states))]
-        start = self._start(seeds, [key.restart for key in keys])
+        start = self._start(seeds, keys)
         labels = None if self.known is None else self.known[[key.observation for key in keys]]
         paths = [self._choose(r, seen[r], hidden[r], start, labels) for r in range(len(self.states))]
         self.used = paths[0].name
@@ -258,7 +269,7 @@ class _Run:
             side["scale"] = {"": torch.stack([made.nuisances["scale"].to(self.like) for made in rounds])}
         return observed, side
 
-    def _start(self, seeds: Sequence[int], restarts: Sequence[int]) -> dict[str, Tensor]:
+    def _start(self, seeds: Sequence[int], keys: Sequence[_Key]) -> dict[str, Tensor]:
         batch, domain, how = self.observations[0].batch, self.task.domain, self.adversary.start
         shape = (batch, *domain.shape)
         noise = {
@@ -267,18 +278,21 @@ class _Run:
             for name, shape in each.items()
         }
         if how == "prior":
-            return self._start_of_prior(restarts, shape) | noise
-        inputs = draw(seeds, shape, 0, like=self.like, law="uniform" if how == "uniform" else "normal")
+            inputs = self._start_of_prior([key.restart for key in keys], shape)
+        else:
+            inputs = draw(seeds, shape, 0, like=self.like, law="uniform" if how == "uniform" else "normal")
+        first = torch.tensor([key.restart == 0 for key in keys], device=self.like.device)
         if how in ("grey", "zeros"):
             # only the first start can be the flat one: a second would end where the first did
-            first = torch.tensor(restarts, device=self.like.device) == 0
             inputs[first] = 0.5 if how == "grey" else 0.0
+        if self.begin is not None:
+            inputs[first] = self.begin[[self.places[key.observation] for key in keys if key.restart == 0]].to(inputs)
         start = {"inputs": inputs}
         if self.known is None:
             start["labels"] = draw(seeds, (batch, domain.classes), 4, like=self.like)
         return start | noise
 
-    def _start_of_prior(self, restarts: Sequence[int], shape: tuple[int, ...]) -> dict[str, Tensor]:
+    def _start_of_prior(self, restarts: Sequence[int], shape: tuple[int, ...]) -> Tensor:
         starts = getattr(self.adversary.prior, "starts", None)
         if starts is None or self.known is None:
             what = "joint labels have no start there" if starts else f"{self.adversary.prior!r} names no starts"
@@ -290,7 +304,7 @@ class _Run:
                 where="adversary",
                 remedy="give a prior over such batches",
             )
-        return {"inputs": inputs}
+        return inputs
 
     def _choose(
         self,

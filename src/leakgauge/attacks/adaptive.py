@@ -54,8 +54,9 @@ class Adaptive(Part):
 
     - None, or clipping of the whole update: cosine, since a clipped update is a positive multiple of the raw one; one
       example through a first linear layer with a bias is read off exactly.
-    - Pruning, top-k: relative distance (the norm tells something, too), where of a pruned zero only what exceeds the
-      smallest survivor counts. The fewer survive, the more the prior weighs.
+    - Pruning, top-k: cosine, where of a pruned zero only what exceeds the smallest survivor counts; then, from where
+      that ended, as many steps by relative distance, since the norm tells something, too. Distance from the start
+      would be better before training, but far worse after it. The fewer survive, the more the prior weighs.
     - Other maps: cosine after the map; of a layer under Soteria the columns that are not zero.
     - Signs: cosine of what was sent and the candidate's soft signs. Stochastic quantisation, pruned or not: its
       probabilities, if a few entries may be anywhere. Both say little, and the prior weighs ten times as much.
@@ -79,7 +80,7 @@ class Adaptive(Part):
     train records of Fashion-MNIST (Bayes CNN, noise of std 0.001 to 0.1).
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     steps: int = 1000
     restarts: int = 1
@@ -104,7 +105,7 @@ class Adaptive(Part):
         nats = noisy and not rounded
         smooth = self.tv_density * tv(reduce="sum") if nats else self._weight(parts) * tv()
         return Adversary(
-            likelihood=forgiving() if rounded else _likelihood(parts, noisy=noisy, scaled=bool(protection.training)),
+            likelihood=forgiving() if rounded else _likelihood(parts, noisy=noisy),
             prior=smooth if images else uniform(),
             solver=adam(lr=0.1, steps=self.steps, sign="soft", schedule=cosine_decay(floor=0.01)),
             rule="rows" if any(isinstance(part, RandomPrune) for part in parts) else "auto",
@@ -160,6 +161,8 @@ class Adaptive(Part):
         try:
             if self.bound == "received":
                 return self._bound_received(adversary, task, observations, given)
+            if _thresholded(adversary, task.protection):
+                return _with_length(adversary, task, observations, given)
             return adversary(task, observations, **given)
         except NoDensityError as reason:
             return self._without_density(adversary, task, observations, given, reason, images=images)
@@ -208,13 +211,30 @@ class Adaptive(Part):
         return plain(task, observations, **given)
 
 
-def _likelihood(parts: Sequence[UpdatePart], *, noisy: bool, scaled: bool) -> Likelihood:
-    if noisy:
-        return density()
-    if all(map(_only_scales, parts)):
-        return cosine()
-    thresholded = any(isinstance(part, Thresholded) for part in parts)
-    return through(l2(relative=True) if thresholded and not scaled else cosine())
+def _likelihood(parts: Sequence[UpdatePart], *, noisy: bool) -> Likelihood:
+    return density() if noisy else cosine() if all(map(_only_scales, parts)) else through(cosine())
+
+
+def _thresholded(adversary: Adversary, protection: Protection) -> bool:
+    """Whether directions of thresholded updates are matched, and lengths may be, too: no scale is hidden."""
+    some = any(isinstance(part, Thresholded) for part in parts_of(protection.update))
+    return some and adversary.likelihood == through(cosine()) and not protection.training
+
+
+def _with_length(
+    adversary: Adversary, task: Task, observations: Sequence[Observation], given: Mapping[str, Any]
+) -> Reconstruction:
+    """First by direction, then, from where that ended, as many steps by relative distance."""
+    tell: Progress | None = given["progress"]
+
+    def told(half: int) -> Progress | None:
+        return tell and (lambda done, total, objective: tell(half * total + done, 2 * total, objective))
+
+    first = adversary(task, observations, **{**given, "progress": told(0)})
+    smaller = adam(lr=0.03, steps=adversary.solver.steps, sign="soft", schedule=cosine_decay(floor=0.01))
+    closer = replace(adversary, likelihood=through(l2(relative=True)), solver=smaller, restarts=1)
+    last = closer(task, observations, **{**given, "progress": told(1)}, begin=first.inputs)
+    return replace(last, evaluations=first.evaluations + last.evaluations)
 
 
 def _single(task: Task, observations: Sequence[Observation]) -> bool:
