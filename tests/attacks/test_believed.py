@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import leakgauge as lg
-from leakgauge.attacks.believed import believed, received_norm
+from leakgauge.attacks.believed import believed, received_norm, without_small_noise
 from leakgauge.errors import DomainError
 from leakgauge.expr import parse
 from leakgauge.mechanisms import gaussian
@@ -61,6 +61,17 @@ def test_assuming_pays() -> None:
     with pytest.warns(UserWarning, match="assumes clip"):
         adaptive = lg.metrics.psnr(lg.attacks.adaptive(steps=100)(task, seen).inputs[:, 0], records.inputs)
     assert bool((adaptive - generic > 5).all())
+
+
+def test_noise_that_is_small_beside_the_steps_is_left_out() -> None:
+    task, records = small_task().protect("gaussian(std=0.00001) | quantise(levels=2)"), small_records(1)
+    with pytest.warns(UserWarning, match=r"assumes identity\(\) \| quantise\(levels=2\): noise is small"):
+        lg.attacks.adaptive(steps=3)(task, lg.observe(task, records))
+    loud = small_task().protect("gaussian(std=0.1) | quantise(levels=2)")
+    seen = [one.rounds[0].observed for one in lg.observe(loud, records)]
+    assert without_small_noise(loud.protection.update, seen) == loud.protection.update
+    for how in ("quantise()", "quantise() | gaussian(std=0.1)", "gaussian(std=0.1)"):
+        assert without_small_noise(parse(how), seen) == parse(how)
 
 
 def test_a_layer_that_noise_covers_is_dropped() -> None:

@@ -32,7 +32,7 @@ from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.run import MEMORY, joined
 from leakgauge.attacks.analytic import Analytic, inverts
 from leakgauge.attacks.ats import undo_transformation
-from leakgauge.attacks.believed import believed, with_received_norm
+from leakgauge.attacks.believed import believed, with_received_norm, without_small_noise
 from leakgauge.attacks.mixing import undo_mixing
 from leakgauge.attacks.precode import Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
 from leakgauge.defenses import AutomaticTransformation, InstaHide, MixUp, Protection
@@ -59,7 +59,8 @@ class Adaptive(Part):
       would be better before training, but far worse after it. The fewer survive, the more the prior weighs.
     - Other maps: cosine after the map; of a layer under Soteria the columns that are not zero.
     - Signs: cosine of what was sent and the candidate's soft signs. Stochastic quantisation, pruned or not: its
-      probabilities, if a few entries may be anywhere. Both say little, and the prior weighs ten times as much.
+      probabilities, if a few entries may be anywhere; so, too, after noise that is small beside its steps. Both say
+      little, and the prior weighs ten times as much.
     - With noise: the density of the protection; hidden masks are summed out, granted ones used. Where there is none,
       that of what it is near to (:func:`~leakgauge.attacks.believed.believed`: a hidden threshold drops at random,
       clipping after a hidden mask comes before it), else cosine; a warning says why.
@@ -147,6 +148,10 @@ class Adaptive(Part):
     ) -> Reconstruction:
         """What the client computed on: the records, or what its input stage made of them."""
         images = task.domain.kind == "image" and not flipped  # flipped pixels are not smooth
+        quiet = without_small_noise(task.protection.update, [r.observed for seen in observations for r in seen.rounds])
+        if quiet != task.protection.update:
+            warnings.warn(f"adaptive() assumes {quiet!r}: noise is small beside the steps after it", stacklevel=4)
+            task = replace(task, protection=replace(task.protection, update=quiet))
         adversary = self.against(task.protection, images=images)
         bare = all(map(_only_scales, parts_of(task.protection.update)))
         exact = bare and _single(task, observations)

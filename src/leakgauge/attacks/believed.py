@@ -7,9 +7,12 @@ A belief is a chain that has a density and is near the true one; :class:`~leakga
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
-from leakgauge.mechanisms import Chain, Clip, Gaussian, Identity, Laplace, RandomPrune, UpdatePart, parts_of
+import torch
+
+from leakgauge.mechanisms import Chain, Clip, Gaussian, Identity, Laplace, Quantise, RandomPrune, UpdatePart, parts_of
 from leakgauge.mechanisms.chain import is_noise
 from leakgauge.mechanisms.prune import Thresholded
 from leakgauge.tree import square
@@ -38,6 +41,31 @@ def believed(update: UpdatePart) -> UpdatePart:
         if isinstance(first, Gaussian) and isinstance(second, Gaussian):
             parts[i : i + 2] = [Identity(), Gaussian(std=math.hypot(first.std, second.std))]
     return Chain(tuple(parts)) if len(parts) > 1 else parts[0]
+
+
+def without_small_noise(update: UpdatePart, observed: Sequence[Tree]) -> UpdatePart:
+    """``noise | … | quantise`` without its noise where that is small beside the steps seen; other chains as they are.
+
+    The density is then as steep as that of the rounding alone, and a candidate that is not nearly right finds no way.
+    Chosen on train records of Fashion-MNIST: at a median Δ/σ of 47 the density ends 9 dB lower than what forgives, at 5
+    it ends 9 dB higher.
+    """
+    parts = list(parts_of(update))
+    noise = next((i for i, part in enumerate(parts) if isinstance(part, Gaussian | Laplace)), None)
+    rounding = next((i for i, part in enumerate(parts) if isinstance(part, Quantise)), None)
+    if noise is None or rounding is None or rounding < noise:
+        return update
+    part = parts[noise]
+    size = part.std if isinstance(part, Gaussian) else part.scale  # type: ignore[attr-defined]
+    seen = [update.visible({n: o.unsqueeze(0) for n, o in one.items()}).get(f"{rounding}.step", {}) for one in observed]
+    steps = torch.tensor([float(step) for one in seen for step in one.values()])
+    if not len(steps) or float(steps.median()) <= SMALL * size:
+        return update
+    return Chain((*parts[:noise], Identity(), *parts[noise + 1 :]))
+
+
+SMALL = 15.0
+"""Steps that are more than so many deviations of the noise before them hide it."""
 
 
 def received_norm(observed: Tree, noise: UpdatePart) -> float:
