@@ -150,7 +150,8 @@ class Adaptive(Part):
         images = task.domain.kind == "image" and not flipped  # flipped pixels are not smooth
         quiet = without_small_noise(task.protection.update, [r.observed for seen in observations for r in seen.rounds])
         if quiet != task.protection.update:
-            warnings.warn(f"adaptive() assumes {quiet!r}: noise is small beside the steps after it", stacklevel=4)
+            what = f"adaptive() assumes {quiet!r}: noise is small beside the steps after it"
+            warnings.warn(what, AssumptionWarning, stacklevel=4)
             task = replace(task, protection=replace(task.protection, update=quiet))
         adversary = self.against(task.protection, images=images)
         bare = all(map(_only_scales, parts_of(task.protection.update)))
@@ -166,7 +167,8 @@ class Adaptive(Part):
         try:
             if self.bound == "received":
                 return self._bound_received(adversary, task, observations, given)
-            if _thresholded(adversary, task.protection):
+            # what was found of latent noise is not carried over to a second stage
+            if adversary.latent is None and _thresholded(adversary, task.protection):
                 return _with_length(adversary, task, observations, given)
             return adversary(task, observations, **given)
         except NoDensityError as reason:
