@@ -192,7 +192,7 @@ def precode_batch(context: Context) -> Measurement:
         truth = records.inputs.unflatten(0, (-1, size))
         seen = lg.observe(task, records, seed=1)
         plain = adaptive(steps=500).against(task.protection)
-        joint = with_latent_noise(plain)
+        joint = with_latent_noise(plain, task.protection.update)
         arms = {
             "before the bottleneck": (before_bottleneck(task, plain), seen),
             "noise optimised": (joint, seen),

@@ -121,7 +121,7 @@ def test_joint_noise_is_found_beside_the_input(path: PathName) -> None:
     """Unknown noise of every round is optimised; where it is granted, nothing is left to find."""
     task = small_task(batch=2).protect("precode(k=8)")
     seen = lg.observe(task, small_records(2), rounds=[task.params] * 2)
-    joint = with_latent_noise(adaptive(steps=12).against(task.protection))
+    joint = with_latent_noise(adaptive(steps=12).against(task.protection), task.protection.update)
     made = joint(task, seen, path=path)
     assert made.path == path
     assert torch.allclose(made.inputs, joint(task, seen, path="loop").inputs, atol=1e-6)
@@ -135,7 +135,7 @@ def test_the_prior_of_the_noise_is_standard_normal() -> None:
     """Adam's first step is its rate in every unknown: the objectives after it differ by ``Δw ‖ε‖²/2``, ε_i = ±0.1."""
     task = small_task().protect("precode(k=8) | gaussian(std=0.1)")
     seen = lg.observe(task, small_records(1))
-    made = with_latent_noise(adaptive().against(task.protection))
+    made = with_latent_noise(adaptive().against(task.protection), task.protection.update)
     assert made.latent == 1.0
     plain = replace(made, solver=adam(lr=0.1, steps=2))
     one, three = (replace(plain, latent=w)(task, seen).traces[0] for w in (1.0, 3.0))

@@ -163,12 +163,11 @@ class Adaptive(Part):
                 observations = [with_noise(task, seen) for seen in observations]
             elif self.latent == "before" and not knows_noise(task, observations):
                 return before_bottleneck(task, adversary)(task, observations, **given)
-            adversary = with_latent_noise(adversary)
+            adversary = with_latent_noise(adversary, task.protection.update)
         try:
             if self.bound == "received":
                 return self._bound_received(adversary, task, observations, given)
-            # what was found of latent noise is not carried over to a second stage
-            if adversary.latent is None and _thresholded(adversary, task.protection):
+            if _thresholded(adversary, task.protection):
                 return _with_length(adversary, task, observations, given)
             return adversary(task, observations, **given)
         except NoDensityError as reason:
@@ -214,7 +213,7 @@ class Adaptive(Part):
             part.weight for part in parts_of(task.protection.update) if isinstance(part, Soteria) and part.p > 0
         )
         plain = replace(self.against(Protection(), images=images), likelihood=cosine(drop=drop), rule=adversary.rule)
-        plain = plain if adversary.latent is None else with_latent_noise(plain)
+        plain = plain if adversary.latent is None else with_latent_noise(plain, Identity())
         return plain(task, observations, **given)
 
 
