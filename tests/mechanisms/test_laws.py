@@ -22,9 +22,18 @@ from leakgauge.testing import (
 
 SINGLE = [text for name in REGISTRY["mechanism"] for text in EXAMPLES["mechanism"].get(name, ())]
 EVERY = [*SINGLE, *CHAINS]
-DENSITIES = [pytest.param(part, grant, id=f"{part!r}{list(grant) or ''}") for part, grant in with_density()]
+DENSITIES = [
+    # roundings inside longer chains are sums over levels, and dear; `make test-all` and the evidence have them
+    pytest.param(
+        part,
+        grant,
+        id=f"{part!r}{list(grant) or ''}",
+        marks=pytest.mark.slow if "quantise" in repr(part) and len(parts_of(part)) > 2 else (),
+    )
+    for part, grant in with_density()
+]
 # a clipped entry depends on how many there are, so that its density must be asked for all of them at once
-ENTRIES = {True: 4_000, False: 20_000}
+ENTRIES = {True: 2_000, False: 10_000}
 
 
 def test_every_noise_has_a_density_and_nothing_else_alone_has_one() -> None:
@@ -42,7 +51,7 @@ def test_sampler_agrees_with_density(part: UpdatePart, grant: tuple[str, ...]) -
 
 @pytest.mark.parametrize(("part", "grant"), DENSITIES)
 def test_probabilities_sum_to_one(part: UpdatePart, grant: tuple[str, ...]) -> None:
-    assert probabilities_sum_to_one(part, grant=grant, entries=500) < 1e-4
+    assert probabilities_sum_to_one(part, grant=grant, entries=200) < 1e-4
 
 
 @pytest.mark.parametrize(("part", "grant"), DENSITIES)
@@ -84,7 +93,7 @@ def test_a_neutral_part_before_or_after_the_noise_changes_no_density(text: str) 
     neutral, noise = parse(text).neutral(), parse("gaussian(std=0.3)")
     for part in (Chain((neutral, noise)), Chain((noise, neutral))):
         sampler_agrees_with_density(part, draws=300, entries=5_000)
-        probabilities_sum_to_one(part, entries=500)
+        probabilities_sum_to_one(part, entries=200)
 
 
 def test_a_chain_of_chains_is_flat() -> None:
