@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from leakgauge.report.svg import Scale, element, marker
+from leakgauge.report.tradeoff import Null, Point, tradeoff
 
 HERE = Path(__file__).parent
 SOURCE = HERE / "evidence" / "capacity_figure_1.json"
@@ -22,6 +24,20 @@ text { font: 12px sans-serif; fill: #222 } .tick { font-size: 10px; fill: #555 }
 .gaussian { fill: #0b6e99; stroke: #0b6e99 } .vmf { fill: #c2410c; stroke: #c2410c } .bar { stroke-width: 1.2 }
 .back { fill: #fff }
 """
+UTILITY = HERE / "explanation" / "utility-and-privacy.svg"
+LIGHT = "--surface: #fff; --ink: #1b1d22; --soft: #565b66; --line: #d9d8d4; "
+LIGHT += "--s1: #b03a05; --s2: #0b5c8f; --s3: #1a7a5e; --s4: #8a3d78; --s5: #765700; --s6: #41454f"
+DARK = "--surface: #1d2026; --ink: #eceae6; --soft: #b0b3bb; --line: #383c45; "
+DARK += "--s1: #ffb182; --s2: #8cc8f5; --s3: #7ad9b7; --s4: #e5a6d6; --s5: #f0d070; --s6: #c8ccd6"
+LOOK = f"""
+svg {{ {LIGHT} }} @media (prefers-color-scheme: dark) {{ svg {{ {DARK} }} }}
+text {{ font: 13px sans-serif; fill: var(--soft) }} .name {{ fill: var(--ink); font-weight: 600 }}
+.note {{ fill: var(--ink); font-size: 12px }} .back {{ fill: var(--surface) }} .grid {{ stroke: var(--line) }}
+.zero {{ stroke: var(--soft) }} .threshold {{ stroke: var(--ink); stroke-width: 1.5; stroke-dasharray: 5 4 }}
+.proven {{ fill: var(--ink); opacity: 0.14 }} .bar {{ stroke: var(--look); stroke-width: 1.5 }}
+.mark {{ fill: var(--look); stroke: var(--surface) }}
+.mark.open {{ fill: var(--surface); stroke: var(--look); stroke-width: 1.8 }}
+""" + " ".join(f".series{i} {{ --look: var(--s{i}) }}" for i in range(1, 7))
 NAMES = {"gaussian": "Gaussian DP-SGD", "vmf": "von Mises-Fisher DP-SGD"}
 KINDS = {"gaussian": 0, "vmf": 2}
 
@@ -80,5 +96,50 @@ def _panel(rows: Sequence[Row], name: str, axis: str, left: float, top: float) -
     return element("g", *parts)
 
 
+def utility(trained: Sequence[Row], attacked: Sequence[Row]) -> str:
+    """Accuracy of every defense against what its fresh network leaks, by the tables of the two checks."""
+    leaks = {row["defense"]: row for row in attacked}
+    most = max(row["steps"] for row in trained)
+    points = [
+        Point(row["defense"], _seeds(row), *_scores(leaks[row["defense"]], ""), bare=row["defense"] == "none")
+        for row in trained
+        if row["steps"] == most
+    ]
+    nulls = [_scores(leaks[point.name], "null, ") for point in points]
+    null = Null(sum(mean for mean, _ in nulls) / len(nulls), max(best for _, best in nulls))
+    drawn = tradeoff(points, null, "ssim", 0.5)
+    box = re.search(r'viewBox="([^"]*)"', drawn)
+    assert box is not None
+    width, height = box[1].split()[2:]
+    made = element(
+        "svg",
+        element("style", LOOK),
+        element("rect", width=width, height=height, class_="back"),
+        drawn,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=box[1],
+        role="img",
+    )
+    return f"{made}\n"
+
+
+def _seeds(row: Row) -> tuple[float, ...]:
+    """The three accuracies, from their mean and their ends."""
+    low, high = map(float, row["over seeds"].split(" to "))
+    between = min(max(3 * row["accuracy"] - low - high, low), high)
+    return low / 100, between / 100, high / 100
+
+
+def _scores(row: Row, arm: str) -> tuple[float, float]:
+    return row[f"{arm}strongest, mean ssim"], row[f"{arm}strongest, worst ssim"]
+
+
+def stored(name: str) -> list[Row]:
+    """The table of a stored result."""
+    rows: list[Row] = json.loads((HERE / "evidence" / f"{name}.json").read_text(encoding="utf-8"))["table"]
+    return rows
+
+
 if __name__ == "__main__":
-    FIGURE.write_text(figure(json.loads(SOURCE.read_text(encoding="utf-8"))["table"]), encoding="utf-8")
+    FIGURE.write_text(figure(stored("capacity_figure_1")), encoding="utf-8")
+    UTILITY.write_text(utility(stored("utility"), stored("utility_leak")), encoding="utf-8")

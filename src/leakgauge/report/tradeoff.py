@@ -10,8 +10,8 @@ from markupsafe import Markup
 from leakgauge.report.formats import score, share
 from leakgauge.report.svg import SERIES, Scale, apart, chart, element, marker, text, tick
 
-WIDTH, TOP, BOTTOM, LEFT, RIGHT = 860.0, 34.0, 420.0, 70.0, 620.0
-ROW = 20.0
+WIDTH, TOP, LEFT, RIGHT = 860.0, 34.0, 70.0, 620.0
+ROW, KEYS = 20.0, 68.0
 IDENTICAL = 100.0
 """Decibels at which the axis ends: beyond, a picture is the same picture."""
 
@@ -53,21 +53,21 @@ def tradeoff(points: Sequence[Point], null: Null, metric: str, threshold: float 
     rights = [a for p in points for a in p.accuracies]
     pad = 0.06 * (max(rights) - min(rights) or 0.1)
     x = Scale(max(0.0, min(rights) - pad), min(1.0, max(rights) + pad), LEFT + 14, RIGHT - 14)
-    y = _leaks(points, null, metric, threshold)
+    bottom = max(420.0, TOP + KEYS + ROW * len(points) - 30)
+    y = _leaks(points, null, metric, threshold, bottom)
     parts = [_axes(x, y, metric), *_references(points, null, y, threshold)]
     parts += [_drawn(kind, point, x, y, metric) for kind, point in enumerate(points)]
     parts += [_legend(points)]
     told = "; ".join(p.told(metric) for p in points)
     told += f"; guessing: mean {score(null.mean, metric)}, best {score(null.best, metric)}"
-    height = max(BOTTOM + 46, TOP + 76 + ROW * len(points))
-    return chart(WIDTH, height, "Utility against privacy, on average and in the worst case", told, *parts)
+    return chart(WIDTH, bottom + 46, "Utility against privacy, on average and in the worst case", told, *parts)
 
 
-def _leaks(points: Sequence[Point], null: Null, metric: str, threshold: float | None) -> Scale:
+def _leaks(points: Sequence[Point], null: Null, metric: str, threshold: float | None, bottom: float) -> Scale:
     values = [v for p in points for v in (p.mean, p.worst)] + [null.mean, null.best, threshold or 0.0]
     if metric == "ssim":
-        return Scale(min(0.0, *values) - 0.03, 1.03, BOTTOM, TOP)
-    return Scale(0.0, min(IDENTICAL, max(values) + 3), BOTTOM, TOP)
+        return Scale(min(0.0, *values) - 0.03, 1.03, bottom, TOP)
+    return Scale(0.0, min(IDENTICAL, max(values) + 3), bottom, TOP)
 
 
 def _axes(x: Scale, y: Scale, metric: str) -> Markup:
@@ -81,13 +81,13 @@ def _axes(x: Scale, y: Scale, metric: str) -> Markup:
         )
     ]
     for value in x.ticks(8):
-        parts.append(element("line", x1=x(value), x2=x(value), y1=TOP, y2=BOTTOM, class_="grid"))
-        parts.append(text(f"{tick(100 * value)} %", x(value), BOTTOM + 16, css="tick", anchor="middle"))
+        parts.append(element("line", x1=x(value), x2=x(value), y1=TOP, y2=y.start, class_="grid"))
+        parts.append(text(f"{tick(100 * value)} %", x(value), y.start + 16, css="tick", anchor="middle"))
     for value in y.ticks(6):
         parts.append(element("line", x1=LEFT, x2=RIGHT, y1=y(value), y2=y(value), class_="grid"))
         parts.append(text(tick(value), LEFT - 8, y(value) + 4, css="tick", anchor="end"))
     parts.append(
-        text("test accuracy (right is better)", (LEFT + RIGHT) / 2, BOTTOM + 36, css="axis", anchor="middle", limit=60)
+        text("test accuracy (right is better)", (LEFT + RIGHT) / 2, y.start + 36, css="axis", anchor="middle", limit=60)
     )
     return Markup().join(parts)
 
@@ -132,7 +132,7 @@ def _legend(points: Sequence[Point]) -> Markup:
         parts.append(element("line", x1=left - 7, x2=left + 7, y1=TOP + 38, y2=TOP + 38, class_="bar series6"))
         parts.append(text("across: all seeds", left + 14, TOP + 42, css="note", limit=40))
     for kind, point in enumerate(points):
-        at = TOP + 68 + ROW * kind
+        at = TOP + KEYS + ROW * kind
         parts.append(marker(kind, left, at, f"mark series{kind % SERIES + 1}"))
         parts.append(text(point.name, left + 14, at + 4, css="name", limit=24))
     return Markup().join(parts)
