@@ -8,7 +8,7 @@ from leakgauge.audit.doctor import Diagnosis
 from leakgauge.audit.plan import comparisons
 from leakgauge.audit.prepare import Prepared
 from leakgauge.audit.spec import Spec
-from leakgauge.defenses import protection
+from leakgauge.defenses import InstaHide, protection
 
 LABELS = {
     "known": "the adversary is told the labels",
@@ -73,5 +73,10 @@ def ledger(spec: Spec, prepared: Prepared, diagnosis: Diagnosis | None) -> list[
     if any(protection(text).input for text in spec.defenses.values()):
         drawn = "the other record of the null goes through the same draws of the encoding; the guess through its own"
         lines.append(("scores against encodings", drawn))
-    lines.append(("accuracy", f"{len(prepared.test)} test records"))
+    lines.append(("accuracy", f"{len(prepared.test)} test records, as they are"))
+    if any(isinstance(part, InstaHide) for text in spec.defenses.values() for part in protection(text).input):
+        signs = "the network has seen pixels of random signs only; asked about such pixels it may know more"
+        lines.append(("accuracy under InstaHide", signs))
+    if spec.checkpoints.seeds > 1:
+        lines.append(("accuracy over seeds", "other batches and draws of the defense; weights begin as given"))
     return [{"number": number, "assumes": assumes} for number, assumes in lines]
