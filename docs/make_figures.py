@@ -107,7 +107,7 @@ def utility(trained: Sequence[Row], attacked: Sequence[Row]) -> str:
     ]
     nulls = [_scores(leaks[point.name], "null, ") for point in points]
     null = Null(sum(mean for mean, _ in nulls) / len(nulls), max(best for _, best in nulls))
-    drawn = tradeoff(points, null, "ssim", 0.5)
+    drawn = tradeoff(points, null, "ssim", 0.5, width=1180.0)
     box = re.search(r'viewBox="([^"]*)"', drawn)
     assert box is not None
     width, height = box[1].split()[2:]

@@ -24,3 +24,15 @@ def test_figure_1_is_drawn_from_its_evidence() -> None:
     rows = json.loads(made.SOURCE.read_text(encoding="utf-8"))["table"]
     assert made.FIGURE.read_text(encoding="utf-8") == made.figure(rows), "run python docs/make_figures.py"
     assert made.figure(rows).count('class="gaussian"') == made.figure(rows).count('class="vmf"') > 20
+
+
+def test_utility_against_privacy_is_drawn_from_its_evidence() -> None:
+    made = figures()
+    trained, attacked = made.stored("utility"), made.stored("utility_leak")
+    drawn = made.utility(trained, attacked)
+    assert made.UTILITY.read_text(encoding="utf-8") == drawn, "run python docs/make_figures.py"
+    names = {row["defense"] for row in trained if row["steps"] == max(r["steps"] for r in trained)}
+    assert len(names) > 20
+    assert all(drawn.count(f"<title>{name}: accuracy ") == 1 for name in names)
+    # one hollow mark for each worst record, and one that explains it
+    assert drawn.count('class="mark open') == len(names) + 1

@@ -26,14 +26,14 @@ def test_every_defense_has_two_marks_joined_and_words_for_those_who_do_not_see(t
     figure = drawn(tmp_path / "run", (0.9, 0.86), (0.8, 0.78), (0.5, 0.4))
     assert figure is not None
     groups = re.findall(r"<g><title>(.*?)</title>(.*?)</g>", figure)
-    assert [told.partition(":")[0] for told, _ in groups] == ["none", "noisy", "quiet"]
+    assert [told.partition(":")[0] for told, _ in groups] == ["noisy", "quiet", "none"]  # the yardstick on top
     for _, parts in groups:
         assert parts.count('class="mark open') == 1  # the worst record
         assert parts.count('class="mark series') == 1  # the mean
         assert parts.count("<line") == 2  # mean to worst; the spread over seeds
     rows = defense("none", "recognisable")["records"]
     mean, worst = sum(r["score"] for r in rows) / len(rows), max(r["score"] for r in rows)
-    assert f"accuracy 88 % (86 % to 90 %), mean ssim {mean:.2f}, worst record {worst:.2f}" in groups[0][0]
+    assert f"accuracy 88 % (86 % to 90 %), mean ssim {mean:.2f}, worst record {worst:.2f}" in groups[-1][0]
     assert "<desc>" in figure
     assert "without a defense, mean" in figure
     assert "guessing: from the mean to the best null" in figure
@@ -43,7 +43,8 @@ def test_a_worse_record_is_drawn_higher_and_a_better_model_further_right(tmp_pat
     figure = drawn(tmp_path / "run", (0.9,), (0.8,), (0.5,))
     assert figure is not None
     bars = re.findall(r'x1="([\d.]+)" x2="[\d.]+" y1="([\d.]+)" y2="([\d.]+)" class="bar', figure)
-    places = [tuple(map(float, bar)) for bar in bars]
+    noisy, quiet, none = (tuple(map(float, bar)) for bar in bars)
+    places = [none, noisy, quiet]
     assert all(worst < mean for _, mean, worst in places)  # SVG counts downwards
     assert places[0][0] > places[1][0] > places[2][0]
     assert places[0][1] < places[1][1] < places[2][1]

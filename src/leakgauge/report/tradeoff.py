@@ -10,7 +10,7 @@ from markupsafe import Markup
 from leakgauge.report.formats import score, share
 from leakgauge.report.svg import SERIES, Scale, apart, chart, element, marker, text, tick
 
-WIDTH, TOP, LEFT, RIGHT = 860.0, 34.0, 70.0, 620.0
+WIDTH, TOP, LEFT, LEGEND = 860.0, 34.0, 70.0, 240.0
 ROW, KEYS = 20.0, 68.0
 IDENTICAL = 100.0
 """Decibels at which the axis ends: beyond, a picture is the same picture."""
@@ -48,19 +48,23 @@ class Null:
     best: float
 
 
-def tradeoff(points: Sequence[Point], null: Null, metric: str, threshold: float | None = None) -> Markup:
+def tradeoff(
+    points: Sequence[Point], null: Null, metric: str, threshold: float | None = None, *, width: float = WIDTH
+) -> Markup:
     """Filled: the mean record; hollow: the worst; joined by a line. Down and right is better."""
     rights = [a for p in points for a in p.accuracies]
     pad = 0.06 * (max(rights) - min(rights) or 0.1)
-    x = Scale(max(0.0, min(rights) - pad), min(1.0, max(rights) + pad), LEFT + 14, RIGHT - 14)
+    right = width - LEGEND
+    x = Scale(max(0.0, min(rights) - pad), min(1.0, max(rights) + pad), LEFT + 14, right - 14)
     bottom = max(420.0, TOP + KEYS + ROW * len(points) - 30)
     y = _leaks(points, null, metric, threshold, bottom)
-    parts = [_axes(x, y, metric), *_references(points, null, y, threshold)]
-    parts += [_drawn(kind, point, x, y, metric) for kind, point in enumerate(points)]
-    parts += [_legend(points)]
+    parts = [_axes(x, y, right, metric), *_references(points, null, y, right, threshold)]
+    order = sorted(enumerate(points), key=lambda one: one[1].bare)  # the yardstick on top
+    parts += [_drawn(kind, point, x, y, metric) for kind, point in order]
+    parts += [_legend(points, right + 24)]
     told = "; ".join(p.told(metric) for p in points)
     told += f"; guessing: mean {score(null.mean, metric)}, best {score(null.best, metric)}"
-    return chart(WIDTH, bottom + 46, "Utility against privacy, on average and in the worst case", told, *parts)
+    return chart(width, bottom + 46, "Utility against privacy, on average and in the worst case", told, *parts)
 
 
 def _leaks(points: Sequence[Point], null: Null, metric: str, threshold: float | None, bottom: float) -> Scale:
@@ -70,7 +74,7 @@ def _leaks(points: Sequence[Point], null: Null, metric: str, threshold: float | 
     return Scale(0.0, min(IDENTICAL, max(values) + 3), bottom, TOP)
 
 
-def _axes(x: Scale, y: Scale, metric: str) -> Markup:
+def _axes(x: Scale, y: Scale, right: float, metric: str) -> Markup:
     parts = [
         text(
             f"{metric} of the strongest adversary’s reconstruction (down is more private)",
@@ -84,23 +88,23 @@ def _axes(x: Scale, y: Scale, metric: str) -> Markup:
         parts.append(element("line", x1=x(value), x2=x(value), y1=TOP, y2=y.start, class_="grid"))
         parts.append(text(f"{tick(100 * value)} %", x(value), y.start + 16, css="tick", anchor="middle"))
     for value in y.ticks(6):
-        parts.append(element("line", x1=LEFT, x2=RIGHT, y1=y(value), y2=y(value), class_="grid"))
+        parts.append(element("line", x1=LEFT, x2=right, y1=y(value), y2=y(value), class_="grid"))
         parts.append(text(tick(value), LEFT - 8, y(value) + 4, css="tick", anchor="end"))
     parts.append(
-        text("test accuracy (right is better)", (LEFT + RIGHT) / 2, y.start + 36, css="axis", anchor="middle", limit=60)
+        text("test accuracy (right is better)", (LEFT + right) / 2, y.start + 36, css="axis", anchor="middle", limit=60)
     )
     return Markup().join(parts)
 
 
-def _references(points: Sequence[Point], null: Null, y: Scale, threshold: float | None) -> list[Markup]:
+def _references(points: Sequence[Point], null: Null, y: Scale, right: float, threshold: float | None) -> list[Markup]:
     """What guessing scores, what undefended records score on average, and from where on a record is recognised."""
     top, low = y(null.best), y(null.mean)
-    drawn = [element("rect", x=LEFT, y=top, width=RIGHT - LEFT, height=max(low - top, 2.0), class_="proven")]
+    drawn = [element("rect", x=LEFT, y=top, width=right - LEFT, height=max(low - top, 2.0), class_="proven")]
     marks = [(top, "guessing: from the mean to the best null", "")]
     marks += [(y(p.mean), "without a defense, mean", "zero") for p in points if p.bare][:1]
     marks += [(y(threshold), f"recognisable from {tick(threshold)}", "threshold")] if threshold is not None else []
     for (at, said, css), label in zip(marks, apart([at for at, *_ in marks], 16), strict=True):
-        drawn += [element("line", x1=LEFT, x2=RIGHT, y1=at, y2=at, class_=css)] if css else []
+        drawn += [element("line", x1=LEFT, x2=right, y1=at, y2=at, class_=css)] if css else []
         drawn.append(text(said, LEFT + 6, label - 5, css="note", limit=60))
     return drawn
 
@@ -119,8 +123,7 @@ def _drawn(kind: int, point: Point, x: Scale, y: Scale, metric: str) -> Markup:
     return element("g", *parts)
 
 
-def _legend(points: Sequence[Point]) -> Markup:
-    left = RIGHT + 24
+def _legend(points: Sequence[Point], left: float) -> Markup:
     spread = any(len(p.accuracies) > 1 for p in points)
     parts = [
         marker(0, left, TOP + 2, "mark series6", 5.5)
