@@ -105,7 +105,8 @@ def _references(points: Sequence[Point], null: Null, y: Scale, right: float, thr
     marks += [(y(threshold), f"recognisable from {tick(threshold)}", "threshold")] if threshold is not None else []
     for (at, said, css), label in zip(marks, apart([at for at, *_ in marks], 16), strict=True):
         drawn += [element("line", x1=LEFT, x2=right, y1=at, y2=at, class_=css)] if css else []
-        drawn.append(text(said, LEFT + 6, label - 5, css="note", limit=60))
+        below = label > at  # above the line there is another label
+        drawn.append(text(said, LEFT + 6, max(label - 5, at + 13) if below else at - 5, css="note", limit=60))
     return drawn
 
 
