@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from leakgauge.audit.spec import Problem, Spec, SpecError, load, of, problems
+from leakgauge.audit.spec import Problem, Spec, SpecError, load, of, problems, sound
 from leakgauge.audit.starter import PRESETS, starter
 
 GOOD: dict[str, Any] = {"task": {"model": "logistic"}}
@@ -99,6 +99,52 @@ def test_all_problems_of_form_at_once() -> None:
         "verdict.significance",
         "sed",
     }
+
+
+def all_problems(text: str, folder: Path) -> list[str]:
+    path = folder / "spec.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError) as fault:
+        sound(path)
+    return [p.key for p in fault.value.problems]
+
+
+BOTH_KINDS = """\
+price.records = -5
+[task]
+model = "logistic"
+records = 0
+normalise = { mean = [0.3], std = [0.0] }
+[checkpoints]
+seeds = 0
+[defenses]
+wrong = "gaussian(std=-1.0)"
+[threat]
+grants = ["maks"]
+"""
+
+
+def test_a_problem_of_form_hides_none_of_sense(tmp_path: Path) -> None:
+    form = ["task.normalise.std.0", "task.records", "checkpoints.seeds", "price.records"]
+    assert all_problems(BOTH_KINDS, tmp_path) == [*form, "defenses.wrong", "threat.grants.0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ('[defenses]\na = "nosuch()"\n', ["task", "defenses.a"]),
+        ('task = 3\n[defenses]\na = "nosuch()"\n', ["task", "defenses.a"]),
+        ('[task]\nmodel = 7\n[defenses]\na = "nosuch()"\n', ["task.model", "defenses.a"]),
+        ('[task]\nmodel = "logistic"\n[task.replay]\nbefore = "x.npz"\n[defenses]\na = "nosuch()"\n',
+         ["task.replay.after", "task.replay.batch", "defenses.a"]),
+        ('[task]\nmodel = "logistic"\n[defenses]\na = 1\n[threat]\ngrants = ["mask"]\n', ["defenses.a"]),
+        ('seed = -1\ndefenses = 1\n[task]\nmodel = "nosuch"\n', ["defenses", "seed", "task.model"]),
+        ('seed = -1\n[task]\nmodel = "logistic"\n[adversaries]\na = [1, 2]\nb = "nosuch()"\n',
+         ["adversaries.a.0", "adversaries.a.1", "seed", "adversaries.b"]),
+    ],
+)  # fmt: skip
+def test_what_stands_for_a_wrong_key_has_no_problem_of_its_own(text: str, keys: list[str], tmp_path: Path) -> None:
+    assert all_problems(text, tmp_path) == keys
 
 
 @pytest.mark.parametrize(

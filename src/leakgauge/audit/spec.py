@@ -6,6 +6,7 @@ imports the user's code: a ``package.module:name`` is checked for its form only.
 
 from __future__ import annotations
 
+import copy
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -272,11 +273,53 @@ def problems(spec: Spec, file: str | Path) -> list[Problem]:
 
 def sound(path: Path) -> Spec:
     """The spec of a file, or a :class:`SpecError` with all its problems, of form and of sense."""
-    spec = load(path)
-    found = problems(spec, path)
-    if found:
+    raw, form = _table(path), list[Problem]()
+    try:
+        spec: Spec | None = of(raw, str(path))
+    except SpecError as fault:
+        spec, form = _rest(raw), list(fault.problems)
+    wrong = {problem.key for problem in form}
+    sense = problems(spec, path) if spec is not None else []
+    found = [*form, *(p for p in sense if not any(_within(p.key, key) or _within(key, p.key) for key in wrong))]
+    if spec is None or found:
         raise SpecError(found)
     return spec
+
+
+def _within(key: str, outer: str) -> bool:
+    return f"{key}.".startswith(f"{outer}.")
+
+
+_STAND_IN = "your.own:part"
+"""Of what nothing is known: takes the place of a part that is not written as one."""
+
+
+def _rest(raw: dict[str, Any]) -> Spec | None:
+    """The spec without what is wrong in its form, so that the sense of the rest can be examined."""
+    rest = copy.deepcopy(raw)
+    for _ in range(3):  # a section that lacks a key, or has lost it, goes as a whole
+        try:
+            return Spec.model_validate(rest)
+        except ValidationError as fault:
+            for error in _single(fault.errors()):
+                _take_out(rest, error["loc"][: -1 if error["type"] == "missing" else None] or ("task",))
+    return None
+
+
+def _take_out(raw: dict[str, Any], where: tuple[Any, ...]) -> None:
+    group, *inner = where
+    if where in (("task",), ("task", "model")):
+        raw["task"] = {**(raw["task"] if isinstance(raw.get("task"), dict) else {}), "model": _STAND_IN}
+    elif group in ("defenses", "adversaries") and inner:
+        raw[group][inner[0]] = _STAND_IN
+    else:
+        here = raw
+        for step in where[:-1]:
+            if not isinstance(here.get(step), dict):  # a list, or gone with another key
+                here.pop(step, None)
+                return
+            here = here[step]
+        here.pop(where[-1], None)
 
 
 def shown(value: Any, most: int = 60) -> str:
