@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from leakgauge.cli import app
 from leakgauge.papers.gradattack import Costs
 from leakgauge.report import html, markdown, read
-from leakgauge.report.price import bills, duration, one_record
+from leakgauge.report.advice import advice
+from leakgauge.report.price import bills, duration, explained, one_record
 from tests.report.samples import N, defense, frame, make
 
 HOURS = 3600.0
@@ -61,7 +62,35 @@ def test_a_mixed_record_costs_the_whole_data_set(tmp_path: Path) -> None:
     own = Costs(attack=0.8 / HOURS, batch=1, epochs=20)
     assert bill.mixed == {700: own.mixed(700)}
     assert bills(run, records=50)[0].mixed == {50: own.mixed(50)}
-    assert one_record(bill) == f"{duration(HOURS * own.mixed(700).total)} if a client holds 700"
+    total, paper = own.mixed(700), duration(HOURS * (10 + own.mixed(700).solving))
+    assert one_record(bill) == (
+        f"{duration(HOURS * total.total)} ({paper} of them the paper's, of a GPU) if a client holds 700"
+    )
+    assert "GPU hours of the paper" in explained([bill])
+    assert any("Keep secret which records own mixes" in line for line in advice(run.result, [bill]))
+
+
+def test_mixup_costs_the_inversions_of_three_rounds_and_no_secret_is_worth_keeping(tmp_path: Path) -> None:
+    run = read(timed(tmp_path / "run", "mixup(k=4) | prune(p=0.9)", price={"records": 700, "epochs": 20}))
+    (bill,) = bills(run)
+    assert bill.mixed[700].total == pytest.approx(3 * 700 * 0.8 / HOURS)
+    assert one_record(bill) == "28.0 min if a client holds 700"
+    assert bills(run, epochs=1)[0].mixed == bill.mixed
+    assert "GPU" not in explained([bill])
+    assert not any("secret" in line for line in advice(run.result, [bill]))
+
+
+@pytest.mark.parametrize("mixing", ["mixup(k=4)", "instahide(k=4)"])
+def test_mixtures_that_nobody_recognised_have_no_price(tmp_path: Path, mixing: str) -> None:
+    folder = timed(tmp_path / "run", mixing)
+    whole = json.loads((folder / "result.json").read_text())
+    made = whole["checkpoints"][0]["defenses"][0]
+    excess = made["attack"]["excess"]
+    for recognised in (3, 0):
+        made["encoding"] = {"called": "mixture", "recognised": recognised, "records": N, "mean": 0.1, "best": 0.2}
+        made["encoding"] |= {"lone": False, "p": 0.5, "excess": excess}
+        (folder / "result.json").write_text(json.dumps(whole))
+        assert bills(read(folder))[0].mixes == bool(recognised)
 
 
 def test_reports_and_the_command_show_it(tmp_path: Path) -> None:

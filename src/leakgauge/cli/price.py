@@ -19,7 +19,7 @@ def price(
     ] = None,
     epochs: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(min=1, help="Epochs whose updates are collected; default: the spec's, else 50."),
+        typer.Option(min=1, help="Epochs whose updates are collected under InstaHide; default: the spec's, else 50."),
     ] = None,
 ) -> None:
     """What recovering one record costs end to end, in hours of one processor of the machine that ran the audit.
@@ -29,10 +29,11 @@ def price(
       leakgauge price run1
       leakgauge price run1 --records 12000 --epochs 20
 
-    The cost model of Huang et al., 2021, Table 3, with the time of one attack as this audit measured it.
+    InstaHide: the cost model of Huang et al., 2021, Table 3, with the time of one attack as this audit measured it and
+    the GPU hours of the paper for the rest. MixUp: three rounds of updates, inverted.
     """
     from leakgauge.report import read
-    from leakgauge.report.price import EXPLAINED, MIXED, bills, duration, one_record
+    from leakgauge.report.price import bills, duration, explained, one_record
 
     found = bills(read(run), records=records, epochs=epochs)
     if not found:
@@ -41,6 +42,4 @@ def price(
         )
     rows = [(b.name, str(b.step), b.adversary, duration(b.attack), one_record(b)) for b in found]
     table(("defense", "step", "strongest adversary", "one attack", "one record, end to end"), rows)
-    typer.echo(EXPLAINED)
-    if any(b.mixes for b in found):
-        typer.echo(MIXED)
+    typer.echo(explained(found))

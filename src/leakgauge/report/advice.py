@@ -199,13 +199,13 @@ def _grants(result: Result, found: list[Subject]) -> Iterator[str]:
 
 
 def _mixed(found: list[Subject], bills: Sequence[Bill]) -> Iterator[str]:
-    """Mixing makes the adversary pay for the whole data set, as long as it is not told how."""
+    """InstaHide makes the adversary pay for the whole data set, as long as it is not told which records were mixed."""
     plain = next((b for b in bills for s in found if s.bare and b.name == s.name), None)
-    for bill in {b.name: b for b in bills if b.mixes}.values():
+    for bill in {b.name: b for b in bills if b.secret}.values():
         beside = f", against {one_record(plain)} without a defense" if plain and plain.recovered else ""
         yield (
-            f"Keep secret how {bill.name} mixes records: then one of them costs {one_record(bill)}{beside} (processor "
-            "time of this machine, and the paper's hours for finding which encodings belong together)"
+            f"Keep secret which records {bill.name} mixes, its decoder needs these indices: without them one record "
+            f"costs {one_record(bill)}{beside}; the rest is processor time of this machine"
         )
 
 

@@ -208,8 +208,7 @@ def _prices(run: Run) -> list[str]:
         )
         for b in found
     ]
-    said = price.EXPLAINED + (f" {price.MIXED}" if any(b.mixes for b in found) else "")
-    return ["", "## Utility and price", "", *grid(heads, rows), "", plain(said)]
+    return ["", "## Utility and price", "", *grid(heads, rows), "", plain(price.explained(found))]
 
 
 def _grants(run: Run) -> list[str]:
