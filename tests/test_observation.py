@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leakgauge.client import Recipe
-from leakgauge.errors import ObservationError
+from leakgauge.errors import LeakgaugeError, ObservationError
 from leakgauge.observation import Observation, Round, check, mixed, observe
 from leakgauge.task import Task
 from leakgauge.testing import small_records, small_task
-from leakgauge.types import Threat
+from leakgauge.types import Threat, Tree
 
 NOISY = "random_prune(p=0.5) | gaussian(std=0.1)"
 
@@ -50,6 +50,14 @@ def test_every_round_draws_anew() -> None:
     one = observe(task, small_records(1), rounds=[task.params, task.params])[0]
     a, b = (r.observed["last.bias"] for r in one.rounds)
     assert not torch.equal(a, b)
+    again = observe(task, small_records(1), rounds=2)[0]
+    assert all(torch.equal(x.observed["last.bias"], y) for x, y in zip(again.rounds, (a, b), strict=True))
+
+
+@pytest.mark.parametrize("rounds", [0, -1, []])
+def test_there_is_at_least_one_round(rounds: int | list[Tree]) -> None:
+    with pytest.raises(LeakgaugeError, match=r"observe: .*round.*; "):
+        observe(small_task(), small_records(1), rounds=rounds)
 
 
 def test_labels_and_nuisances_are_seen_only_if_granted() -> None:

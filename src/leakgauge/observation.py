@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from leakgauge import guards
 from leakgauge.defenses.stages import Encoded
 from leakgauge.errors import ObservationError, nearest
 from leakgauge.expr import REGISTRY
@@ -43,12 +44,12 @@ class Observation:
 
 
 def observe(
-    task: Task, records: Records, *, threat: Threat | None = None, seed: int = 0, rounds: Sequence[Tree] = ()
+    task: Task, records: Records, *, threat: Threat | None = None, seed: int = 0, rounds: int | Sequence[Tree] = 1
 ) -> list[Observation]:
     """Let clients with ``task.recipe.batch`` records each compute, protect and send their updates.
 
-    ``rounds`` are the parameters of further rounds in which the same records take part (default: one round at
-    the task's own parameters). Each release draws from its own generator, so that a client's update does not
+    ``rounds`` says in how many rounds the same records take part, at the task's own parameters; or it lists the
+    parameters of every round. Each release draws from its own generator, so that a client's update does not
     depend on the others. An input stage that mixes records mixes those given here: they are one client's set, and
     every observation is a batch of it; granted labels are then those of the first round.
     """
@@ -61,9 +62,11 @@ def observe(
             remedy="give more records or a smaller batch",
         )
     _check_grants(task, threat)
+    states = [task.params] * guards.count(rounds, "rounds", "observe") if isinstance(rounds, int) else list(rounds)
+    if not states:
+        raise ObservationError("there is no round", where="observe", remedy="say how many, or give their parameters")
     for part in task.protection.input:
         part.check(task.domain, len(records))
-    states = rounds or (task.params,)
     shown = [encoded(task, records, seed=seed, round=r) for r in range(len(states))]
     seen = []
     for client in range(len(records) // size):

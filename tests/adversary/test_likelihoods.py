@@ -166,7 +166,7 @@ def test_through_refuses_what_is_no_map() -> None:
     update, observed = pair()
     one = Batch.of({name: u.unsqueeze(0) for name, u in update.items()})
     seen = Stack({name: o.unsqueeze(0) for name, o in observed.items()})
-    with pytest.raises(NoDensityError, match=r"gaussian\(std=0.1\) is not a deterministic map .*; use density\(\)"):
+    with pytest.raises(NoDensityError, match=r"gaussian\(std=0.1\) did .* is random or hidden; use density\(\)"):
         through()(one, seen, {}, protection("gaussian(std=0.1)"))
 
 

@@ -35,6 +35,7 @@ def test_the_adversary_follows_from_the_protection(how: str, likelihood: str, pr
     assert (repr(adversary.likelihood), repr(adversary.prior), adversary.rule) == (likelihood, prior, rule)
     assert (adversary.solver.steps, adversary.restarts) == (7, 2)
     assert lg.parse(repr(adversary)) == adversary
+    assert lg.attacks.adaptive(steps=7, restarts=2).against(how) == adversary
 
 
 @pytest.mark.parametrize("how", ["gaussian(std=0.01) | clip(norm=1.0)", "gaussian(std=0.01) | laplace(scale=0.01)"])

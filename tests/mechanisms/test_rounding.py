@@ -157,5 +157,5 @@ def test_what_is_refused() -> None:
     with pytest.raises(NoDensityError, match="is not a rounding after maps"):
         likelihood_laws(forgiving(), protection="prune(p=0.5)")
     update = {name: value.unsqueeze(0) for name, value in example_update().items()}
-    with pytest.raises(NoDensityError, match="adds noise twice"):
+    with pytest.raises(NoDensityError, match="is random twice"):
         parse("gaussian(std=0.1) | laplace(scale=0.1)").log_density(Stack(update), Batch.of(update), side={})

@@ -187,7 +187,7 @@ def test_a_threat_grants_by_name_whatever_the_place_in_the_chain() -> None:
     [
         ("identity()", "identity() alone has no density", "attack with a matching loss"),
         ("clip(norm=1.0) | prune(p=0.5)", "has no noise", "add gaussian(), laplace() or vmf()"),
-        ("gaussian(std=0.1) | laplace(scale=0.1)", "adds noise twice", "merge the noises into one part"),
+        ("gaussian(std=0.1) | laplace(scale=0.1)", "is random twice", "merge noises into one part"),
         (
             "gaussian(std=0.1) | clip(norm=1.0)",
             "part 2, clip(norm=1.0), acts on the noise of part 1, gaussian(std=0.1)",

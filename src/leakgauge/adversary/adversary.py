@@ -35,6 +35,9 @@ class Reconstruction:
     ``inputs [n, B, …]``, ``labels [n, B]``, ``log_posterior [n]``; ``traces[i]`` is the objective of the chosen
     restart of observation i by evaluation; ``path`` is the gradient path that was used. ``encodings`` are what the
     attack took for the client's encoded inputs, where it then undid the encoding; else the inputs are all it found.
+    ``status[i]`` is how i ended. A solver: ``steps`` (all were made), ``target``, ``plateau``, ``diverged``;
+    without one: ``exact``, ``mixture`` (of a batch). Under an input stage: ``decoded`` or ``encoding`` (it was not),
+    ``magnitudes``, ``undone`` or ``transformed in part``. None of them says that the guess is right.
     """
 
     inputs: Tensor

@@ -242,7 +242,8 @@ class Through(Likelihood):
         moved = protection.update.apply(update, side)
         if moved is None:
             raise NoDensityError(
-                f"{protection.update!r} is not a deterministic map of the update", remedy="use density() instead"
+                f"what {protection.update!r} did to the update is random or hidden",
+                remedy="use density() where there is noise, else cosine()",
             )
         return self.likelihood(moved, observed, side, protection)
 

@@ -36,6 +36,7 @@ from leakgauge.attacks.believed import believed, with_received_norm, without_sma
 from leakgauge.attacks.mixing import undo_mixing
 from leakgauge.attacks.precode import Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
 from leakgauge.defenses import AutomaticTransformation, InstaHide, MixUp, Protection
+from leakgauge.defenses import protection as read
 from leakgauge.errors import AssumptionWarning, NoDensityError
 from leakgauge.expr import Part, register
 from leakgauge.mechanisms import Clip, Identity, Quantise, RandomPrune, Sign, Soteria, UpdatePart, parts_of
@@ -50,7 +51,7 @@ from leakgauge.types import Progress
 @register("attack", "adaptive")
 @dataclass(frozen=True, repr=False)
 class Adaptive(Part):
-    """The adversary of whatever protection the task has; ``adaptive().against(protection)`` shows it.
+    """The adversary of whatever protection the task has; ``adaptive().against(protection)`` shows where it begins.
 
     - None, or clipping of the whole update: cosine, since a clipped update is a positive multiple of the raw one; one
       example through a first linear layer with a bias is read off exactly.
@@ -98,8 +99,12 @@ class Adaptive(Part):
         guards.choice(self.bound, "bound", "adaptive", ("granted", "received"))
         guards.choice(self.latent, "latent", "adaptive", get_args(Latent))
 
-    def against(self, protection: Protection, *, images: bool = True) -> Adversary:
-        """The adversary of one protection."""
+    def against(self, protection: str | Protection, *, images: bool = True) -> Adversary:
+        """The adversary of one protection, as it begins.
+
+        A call adds what follows: a second stage, PRECODE's noise, the decoding of mixtures, the undoing of ATS.
+        """
+        protection = read(protection)
         parts = parts_of(protection.update)
         noisy = any(is_noise(part) for part in parts)
         rounded = rounds(parts)

@@ -96,8 +96,8 @@ class Chain(UpdatePart):
         # a rounding is random itself; after other noise it is one more part that acts on it
         again = [i for i in places[1:] if type(self.parts[i]).after is UpdatePart.after]
         if not places or again:
-            what = "has no noise" if not places else "adds noise twice"
-            remedy = "add gaussian(), laplace() or vmf()" if not places else "merge the noises into one part"
+            what = "has no noise" if not places else "is random twice"
+            remedy = "add gaussian(), laplace() or vmf()" if not places else "merge noises into one part"
             raise NoDensityError(f"{self!r} {what}", remedy=f"{remedy}, or attack with a matching loss")
         return places[0]
 
