@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import leakgauge as lg
 from leakgauge.adversary import cosine, through
 from leakgauge.errors import DomainError, ModelError
 from leakgauge.mechanisms import gaussian, soteria
+from leakgauge.mechanisms.soteria import slope_norms
 from leakgauge.task import ClientContext
 from leakgauge.testing import likelihood_laws, small_records, small_task, task_is_untouched
 from leakgauge.tree import Batch, Stack
@@ -42,6 +43,21 @@ def test_the_mask_is_the_published_one(layer: str, batch: int) -> None:
     # anybody can see it
     seen = part.visible(Stack({name: value.unsqueeze(0) for name, value in made.observed.items()}))
     assert torch.equal(seen["mask"][f"{layer}.weight"][0], mask)
+
+
+@pytest.mark.parametrize("layers", ["relu", "norm", "dropout"])
+def test_slopes_are_the_rows_of_the_jacobian(layers: str) -> None:
+    """More features than inputs: forward mode where records are apart; else, and where a layer draws, backward."""
+    torch.manual_seed(0)
+    last = {"relu": nn.ReLU(), "norm": nn.BatchNorm1d(90, track_running_stats=False), "dropout": nn.Dropout(0.5)}
+    model = nn.Sequential(nn.Flatten(), nn.Linear(75, 90), nn.Tanh(), last[layers]).double()
+    x = torch.randn(3, 3, 5, 5, dtype=torch.float64)
+    torch.manual_seed(1)
+    slopes = slope_norms(model, x)
+    torch.manual_seed(1)
+    jacobian = torch.autograd.functional.jacobian(lambda z: model(z).sum(0), x).flatten(2)
+    assert torch.allclose(slopes, jacobian.norm(dim=2).T, rtol=1e-10, atol=1e-12)
+    assert torch.equal(slopes > 0, jacobian.norm(dim=2).T > 0)
 
 
 def test_dead_features_are_pruned_first_or_left_out_of_the_count() -> None:

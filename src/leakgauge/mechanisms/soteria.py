@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, get_args
@@ -18,7 +19,8 @@ from leakgauge.tree import masked
 from leakgauge.types import Context, Release, Side, Tree, Updates
 
 Features = Literal["all", "live"]
-_TOGETHER = 64  # features whose slopes are pulled back at once; more only costs memory
+Pull = Callable[[Tensor], tuple[Tensor, ...]]
+_TOGETHER = 64  # directions or features at once; more only costs memory
 
 
 @register("mechanism", "soteria")
@@ -138,7 +140,10 @@ def linear_layers(params: Tree) -> list[str]:
 
 
 def slope_norms(fn: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
-    """``‖∂fn(x)_{b,i}/∂x_b‖₂`` for a map from ``[B, …]`` to ``[B, F]``, a block of features per batched vjp."""
+    """``‖∂fn(x)_{b,i}/∂x_b‖₂`` for a map from ``[B, …]`` to ``[B, F]``, a pass per input entry or per feature.
+
+    Where records share a batch norm it is ``‖∂Σ_c fn(x)_{c,i}/∂x_b‖₂``, as in the published code.
+    """
     values, pull = torch.func.vjp(fn, inputs)  # type: ignore[misc]
     if values.dim() != 2:
         raise ModelError(
@@ -146,9 +151,41 @@ def slope_norms(fn: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
             where="soteria",
             remedy="defend a linear layer on flat features",
         )
-    features = values.shape[1]
+    if inputs[0].numel() < values.shape[1] and _apart(pull, values):
+        try:
+            return _pushed(fn, inputs)
+        except RuntimeError:  # an operation that has no forward mode, or draws
+            pass
+    return _pulled(pull, values)
+
+
+def _apart(pull: Pull, values: Tensor) -> bool:
+    """Whether a record's features depend on no other record."""
+    probe = torch.zeros_like(values)
+    probe[0] = torch.linspace(1, 2, values.shape[1])  # uneven, so that nothing cancels
+    return not pull(probe)[0][1:].any()
+
+
+def _pushed(fn: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+    """A block of input directions per batched jvp."""
+
+    def push(direction: Tensor) -> Tensor:
+        return torch.func.jvp(fn, (inputs,), (direction.expand_as(inputs),))[1]  # type: ignore[no-any-return]
+
+    size = inputs[0].numel()
+    directions = torch.eye(size, dtype=inputs.dtype, device=inputs.device).view(size, *inputs.shape[1:])
+    blocks = directions.split(max(1, 2 * _TOGETHER // len(inputs)))
+    with warnings.catch_warnings():
+        # torch's own decompositions, loaded on the first jvp, are scripted
+        warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=DeprecationWarning)
+        squares = [torch.func.vmap(push)(block).square().sum(0) for block in blocks]
+    return torch.stack(squares).sum(0).sqrt().detach()
+
+
+def _pulled(pull: Pull, values: Tensor) -> Tensor:
+    """A block of features per batched vjp."""
     found = []
-    for block in torch.eye(features, dtype=values.dtype, device=values.device).split(_TOGETHER):
+    for block in torch.eye(values.shape[1], dtype=values.dtype, device=values.device).split(_TOGETHER):
         (slopes,) = torch.func.vmap(pull)(block.unsqueeze(1).expand(-1, *values.shape))
         found.append(slopes.flatten(2).norm(dim=2))
     return torch.cat(found).T.detach()
