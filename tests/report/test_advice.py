@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from leakgauge import defenses as parts
+from leakgauge import mechanisms
+from leakgauge.expr import Part
 from leakgauge.report import read
-from leakgauge.report.advice import advice
+from leakgauge.report.advice import CHANGES, ENCODES, MOST, advice
 from tests.report.samples import BOUND, defense, make
 
 
@@ -40,7 +44,8 @@ def test_an_attack_that_does_not_model_the_defense_is_called_out(tmp_path: Path)
     adversaries = [{"name": "generic", "mean": 0.1}, {"name": "adaptive", "mean": 0.7}]
     made = {**defense("pruned", "recognisable"), "adversaries": adversaries}
     folder = make(tmp_path / "run", checkpoints=[{"step": 0, "accuracy": None, "defenses": [made]}])
-    assert "Do not judge pruned by generic alone" in "\n".join(advice(read(folder).result))
+    (said,) = [line for line in advice(read(folder).result) if "strongest adversary" in line]
+    assert "generic reaches 0.10 on average under pruned, adaptive 0.70" in said
 
 
 def trained(name: str, word: str, expression: str, *accuracies: float) -> dict[str, Any]:
@@ -61,9 +66,11 @@ def told(folder: Path, *defenses: dict[str, Any], **changes: Any) -> str:
 def test_accuracy_that_bought_nothing_is_called_a_waste_unless_seeds_explain_it(tmp_path: Path) -> None:
     dear = trained("pruned", "recognisable", "prune(p=0.999)", 0.7, 0.72)
     said = told(tmp_path / "dear", dear)
-    assert "Do not pay for pruned: it costs 18 points of accuracy, 71 % (70 to 72) are left, and 3 of 5 records" in said
+    assert (
+        "Do not rely on pruned (3 of 5 records recognised, and it costs 18 points of accuracy: 71 % (70 to 72)" in said
+    )
     chance = trained("pruned", "recognisable", "prune(p=0.5)", 0.8, 0.89)
-    assert "Do not pay" not in told(tmp_path / "chance", chance)
+    assert "it costs" not in told(tmp_path / "chance", chance)
     silent = trained("pruned", "no evidence", "prune(p=0.999)", 0.7, 0.72)
     assert "accuracy 71 % (70 to 72), 18 points less than without a defense" in told(tmp_path / "silent", silent)
 
@@ -71,7 +78,7 @@ def test_accuracy_that_bought_nothing_is_called_a_waste_unless_seeds_explain_it(
 def test_a_combination_stands_beside_its_parts(tmp_path: Path) -> None:
     parts = (
         trained("hidden", "recognisable", "instahide()", 0.8),
-        trained("pruned", "recognisable", "prune(p=0.9)", 0.85),
+        trained("pruned", "recognisable", "prune(p=0.9)", 0.89),
     )
     both = trained("both", "detectable", "instahide() | prune(p=0.9)", 0.7)
     said = told(tmp_path / "both", *parts, both)
@@ -82,9 +89,68 @@ def test_a_combination_stands_beside_its_parts(tmp_path: Path) -> None:
     assert "Audit hidden and pruned together (instahide() | prune(p=0.9))" in told(tmp_path / "apart", *parts)
 
 
+def test_only_records_encoded_and_updates_changed_are_worth_a_combination(tmp_path: Path) -> None:
+    wasted = (
+        trained("hidden", "recognisable", "instahide()", 0.7),
+        trained("bottled", "recognisable", "precode(k=9)", 0.89),
+        trained("pruned", "recognisable", "prune(p=0.9)", 0.7),
+    )
+    assert "together" not in told(tmp_path / "wasted", *wasted)
+    noisy = trained("noisy", "detectable", "clip(norm=1.0) | gaussian(std=0.1)", 0.7)
+    cheap = trained("signed", "recognisable", "sign()", 0.89)
+    assert "Audit hidden and noisy together" in told(tmp_path / "noisy", *wasted, cheap, noisy)
+    assert "Audit hidden and signed together" in told(tmp_path / "cheap", *wasted, cheap)
+
+
+def test_advice_knows_the_stage_of_every_part() -> None:
+    assert set(names(mechanisms)) == {n for n in names(mechanisms, parts) if CHANGES.match(f"{n}(")} | {"identity"}
+    assert {n for n in names(mechanisms, parts) if ENCODES.match(f"{n}(")} == {"mixup", "instahide", "ats"}
+
+
+def names(*modules: ModuleType) -> list[str]:
+    """What the parts of these packages are called in expressions."""
+    made = [c for m in modules for c in vars(m).values() if isinstance(c, type) and issubclass(c, Part)]
+    return [c.expression_name for c in made if c.expression_name]
+
+
+def test_a_combination_hides_more_only_if_encodings_are_hidden_too(tmp_path: Path) -> None:
+    def encoded(made: dict[str, Any], mean: float) -> dict[str, Any]:
+        found = {
+            "called": "mixture",
+            "lone": False,
+            "recognised": 3,
+            "records": 5,
+            "mean": mean,
+            "best": mean,
+            "p": 0.01,
+        }
+        return {**made, "encoding": {**found, "excess": made["attack"]["excess"]}}
+
+    mixed = encoded(trained("mixed", "recognisable", "mixup(k=4)", 0.8), 0.7)
+    both = trained("both", "detectable", "mixup(k=4) | prune(p=0.9)", 0.7)
+    assert "Combining hides no more here" in told(tmp_path / "same", mixed, encoded(both, 0.8))
+    assert "Combining hides more: both: mean ssim 0.20, worst record 0.28, mean of mixtures 0.60" in told(
+        tmp_path / "less", mixed, encoded(both, 0.6)
+    )
+
+
+def test_advice_is_short_and_groups_what_leaks(tmp_path: Path) -> None:
+    grants = [{"grant": "labels", "mean": 0.2, "low": 0.1, "high": 0.3}]
+    many = [{**trained(f"d{i}", "recognisable", f"prune(p=0.{i})", 0.8), "ablation": grants} for i in range(1, 9)]
+    finding = {"name": "first layer", "severity": "exact", "sentence": "The first layer is linear."}
+    bare = {**trained("none", "recognisable", "identity()", 0.9)}
+    lines = told(tmp_path / "run", bare, *many, trained("x", "exact", "ats()", 0.9), preflight=[finding]).splitlines()
+    assert len(lines) <= MOST
+    (rely,) = [line for line in lines if line.startswith("Do not rely on")]
+    assert rely.startswith("Do not rely on x (")
+    assert all(f"d{i} (3 of 5 records" in rely for i in range(1, 9))
+    assert lines[0].startswith("Check the set-up first")
+
+
 def test_an_average_below_the_threshold_does_not_hide_the_worst_record(tmp_path: Path) -> None:
     made = defense("noisy", "recognisable", 0.85)
-    assert "Judge noisy by its worst record, not by the average: ssim 0.51 against 0.43" in told(tmp_path / "run", made)
+    said = told(tmp_path / "run", made)
+    assert "its worst record and its strongest adversary: ssim 0.51 against 0.43 on average under noisy" in said
 
 
 def test_batch_statistics_and_grants_are_kept_from_the_server(tmp_path: Path) -> None:
@@ -95,13 +161,11 @@ def test_batch_statistics_and_grants_are_kept_from_the_server(tmp_path: Path) ->
     ]
     said = told(tmp_path / "run", {**defense("noisy", "recognisable"), "ablation": grants}, preflight=[finding])
     assert "keep its statistics on the client: 3 batch norms train" in said
-    assert (
-        "Keep labels from the server if you can: without this grant ssim falls by 0.20 [0.10, 0.30] under noisy" in said
-    )
+    assert "Keep labels from the server if you can: ssim falls without labels by 0.20 [0.10, 0.30] under noisy" in said
     assert "Keep indices" not in said  # it may be worth nothing
 
 
 def test_the_batch_is_named_with_what_leaked_from_it(tmp_path: Path) -> None:
     spec = {"task": {"model": "bayes_cnn", "recipe": {"batch": 4}}}
     said = told(tmp_path / "run", defense("none", "recognisable"), spec=spec)
-    assert "more examples before they send: 3 of 5 records were recognised in updates of 4 records each" in said
+    assert "3 of 5 records were recognised in updates of 4 records each. Let clients average over more" in said

@@ -15,29 +15,36 @@ from leakgauge.report import formats
 from leakgauge.report.price import Bill, one_record
 from leakgauge.report.schema import Grant, Result
 from leakgauge.report.story import Subject, subjects
+from leakgauge.report.words import LADDER, severity
 
 SAFE = ("no evidence",)
 LEAKS = ("exact", "recognisable")
 DEAR = 2.0
 """Points of accuracy from which a defense that leaks is called a waste."""
+MOST = 7
+"""Lines of advice: more are not read."""
 ENCODES = re.compile(r"(mixup|instahide|ats)\(")
+CHANGES = re.compile(r"(clip|gaussian|laplace|vmf|random_prune|prune|topk|sign|quantise|soteria)\(")
+"""Parts that act on the update, as opposed to records (:data:`ENCODES`), the model or training."""
 
 
 def advice(result: Result, bills: Sequence[Bill] = ()) -> list[str]:
-    """Sentences, the most urgent first; ``bills`` are the prices of the same run."""
+    """At most :data:`MOST` sentences, the most urgent first; ``bills`` are the prices of the same run."""
     found = subjects(result)
-    return [
+    said = (
         *_set_up(result),
+        *_structure(result),
         *_bare(result, found),
-        *_defended(result, found),
-        *_worst(result, found),
-        *_wasted(result, found),
+        *_leaky(result, found),
+        *_silent(found),
         *_combined(result, found),
-        *_grants(result, found),
-        *_models(result, found),
-        *_mixed(found, bills),
         *_proofs(found),
-    ]
+        *_grants(result, found),
+        *_statistics(result),
+        *_secret(found, bills),
+        *_judged(result, found),
+    )
+    return list(said[:MOST])
 
 
 def _set_up(result: Result) -> Iterator[str]:
@@ -46,9 +53,16 @@ def _set_up(result: Result) -> Iterator[str]:
             "Check the set-up first: add [task.replay] with one update of your real client and run leakgauge doctor. "
             "An audit of another client says nothing about yours"
         )
+
+
+def _structure(result: Result) -> Iterator[str]:
+    exact = [f.sentence.rstrip(".") for f in result.preflight if f.severity == "exact"]
+    if exact:
+        yield f"Change the architecture or the batch: {'; '.join(exact)}. No attack is needed for that"
+
+
+def _statistics(result: Result) -> Iterator[str]:
     for finding in result.preflight:
-        if finding.severity == "exact":
-            yield f"Change the architecture or the batch: {finding.sentence.rstrip('.')}. No attack is needed for that"
         if finding.name == "batch-norm statistics":
             yield f"Use batch norm, but keep its statistics on the client: {finding.sentence.rstrip('.')}"
 
@@ -60,24 +74,26 @@ def _bare(result: Result, found: list[Subject]) -> Iterator[str]:
     for subject in found:
         if subject.bare and subject.word in LEAKS:
             many = formats.above(subject.shown, result.thresholds.recognisable)
-            yield f"Do not send undefended updates: {many} records were recognised"
+            said = f"Do not send undefended updates: {many} records were recognised"
             if isinstance(batch, int):
                 each = "one record each, the easiest case for an adversary" if batch == 1 else f"{batch} records each"
-                yield (
-                    f"Let clients average over more examples before they send: {many} records were recognised in "
-                    f"updates of {each}. Audit the larger batch before you rely on it"
-                )
+                said += f" in updates of {each}. Let clients average over more, and audit that before you rely on it"
+            yield said
 
 
-def _defended(result: Result, found: list[Subject]) -> Iterator[str]:
+def _leaky(result: Result, found: list[Subject]) -> Iterator[str]:
+    """What let records be recognised, the worst first, with what it costs all the same."""
+    leaky = sorted((s for s in found if not s.bare and s.word in LEAKS), key=lambda s: severity(s.word), reverse=True)
+    if leaky:
+        named = ", ".join(f"{s.name} ({_many(result, s)} recognised{_waste(s)})" for s in leaky)
+        yield f"Do not rely on {named}"
+
+
+def _silent(found: list[Subject]) -> Iterator[str]:
     judged = [s for s in found if not s.bare]
-    for subject in judged:
-        if subject.word in LEAKS:
-            yield f"Do not rely on {subject.name} ({subject.expression}): {_many(result, subject)} were recognised"
     silent = [s for s in judged if s.word in SAFE]
     if silent:
-        prices = [_price(s) for s in silent]
-        named = ", ".join(f"{s.name} ({s.expression}{p})" for s, p in zip(silent, prices, strict=True))
+        named = ", ".join(f"{s.name} ({s.expression}{_price(s)})" for s in silent)
         yield f"Of the settings audited, these attacks found nothing through {named}; that is no proof of safety"
     elif judged and all(s.word in (*LEAKS, "detectable") for s in judged):
         yield "None of the settings audited hid the records: add noise after clipping, or raise it, and audit again"
@@ -122,56 +138,59 @@ def _mean(subject: Subject) -> float:
     return fmean(r.score for r in subject.shown.records)
 
 
-def _worst(result: Result, found: list[Subject]) -> Iterator[str]:
-    """Where an average hides a record that was recognised."""
-    threshold = result.thresholds.recognisable
-    for subject in found:
-        if subject.bare or threshold is None or not subject.shown.records or subject.word not in LEAKS:
-            continue
-        worst = max(r.score for r in subject.shown.records)
-        if _mean(subject) < threshold <= worst:
-            mean, most = (formats.score(v, result.metric) for v in (_mean(subject), worst))
-            yield (
-                f"Judge {subject.name} by its worst record, not by the average: {result.metric} {most} against {mean}; "
-                f"a record counts as recognisable from {formats.score(threshold, result.metric)}"
-            )
-
-
-def _wasted(result: Result, found: list[Subject]) -> Iterator[str]:
+def _wasted(subject: Subject) -> bool:
     """Accuracy that was paid for nothing."""
-    for subject in found:
-        lost = _lost(subject)
-        dear = lost is not None and lost >= DEAR and not _chance(subject)
-        if not subject.bare and subject.word in LEAKS and dear:
-            reached = formats.accuracy(subject.history[-1][1])
-            yield (
-                f"Do not pay for {subject.name}: it costs {lost:.0f} points of accuracy, {reached} are left, and "
-                f"{_many(result, subject)} were recognised all the same"
-            )
+    lost = _lost(subject)
+    return subject.word in LEAKS and lost is not None and lost >= DEAR and not _chance(subject)
+
+
+def _waste(subject: Subject) -> str:
+    if not _wasted(subject):
+        return ""
+    reached = formats.accuracy(subject.history[-1][1])
+    return f", and it costs {_lost(subject):.0f} points of accuracy: {reached} are left"
 
 
 def _combined(result: Result, found: list[Subject]) -> Iterator[str]:
-    """Two defenses together, beside each alone; or, where each leaks alone, the advice to try."""
-    alone = {s.expression: s for s in found if s.shown.records and not s.bare and "|" not in s.expression}
-    both = [s for s in found if s.shown.records and "|" in s.expression]
-    compared = False
-    for subject in both:
-        parts = [alone[text] for text in map(str.strip, subject.expression.split("|")) if text in alone]
-        if not parts:
-            continue
-        compared = True
+    """The best combination beside its parts; or, where none was audited, one to try: records encoded, then updates."""
+    whole = {s.expression: s for s in found if s.shown.records and not s.bare}
+    compared = []
+    for subject in whole.values():
+        parts = [whole[text] for text in _parts(subject) if text in whole and text != subject.expression]
+        if parts:
+            compared.append((subject, parts))
+    if compared:
+        subject, parts = min(compared, key=lambda pair: _mean(pair[0]))
         told = "; ".join(f"{s.name}: {_leak(result, s)}" for s in (subject, *parts))
-        more = _mean(subject) < min(map(_mean, parts))
-        yield f"{'Combining hides more' if more else 'Combining hides no more here'}: {told}"
-    leaky = [s for s in alone.values() if s.word in LEAKS]
-    stages = {bool(ENCODES.match(s.expression)): s for s in leaky}
-    if not compared and len(stages) == 2:
-        first, second = stages[True], stages[False]
+        yield f"{'Combining hides more' if _hides_more(subject, parts) else 'Combining hides no more here'}: {told}"
+        return
+    seen = [s for s in whole.values() if s.word in LADDER]
+    encoding = [s for s in seen if s.word not in SAFE and ENCODES.match(s.expression) and len(_parts(s)) == 1]
+    changing = [s for s in seen if all(map(CHANGES.match, _parts(s)))]
+    pairs = [(a, b) for a in encoding for b in changing if not (_wasted(a) and _wasted(b))]
+    if pairs:
+        first, second = min(pairs, key=lambda pair: (*_rejected(pair[1]), *_rejected(pair[0])))
         yield (
             f"Audit {first.name} and {second.name} together ({first.expression} | {second.expression}): one encodes "
             f"records, the other changes updates. Each alone: {first.name}: {_leak(result, first)}; {second.name}: "
             f"{_leak(result, second)}"
         )
+
+
+def _parts(subject: Subject) -> list[str]:
+    return [text.strip() for text in subject.expression.split("|")]
+
+
+def _rejected(subject: Subject) -> tuple[bool, int, float]:
+    """How much speaks against a defense: a waste, a leak, its cost."""
+    return _wasted(subject), severity(subject.word), _lost(subject) or 0.0
+
+
+def _hides_more(subject: Subject, parts: list[Subject]) -> bool:
+    """Less of the records than through each part alone, and less of the encodings where records are encoded."""
+    own, alone = subject.shown.encoding, [s.shown.encoding for s in parts]
+    encodings = own is None or all(other is None or own.mean < other.mean for other in alone)
+    return encodings and _mean(subject) < min(map(_mean, parts))
 
 
 def _leak(result: Result, subject: Subject) -> str:
@@ -180,6 +199,9 @@ def _leak(result: Result, subject: Subject) -> str:
     said = (
         f"mean {result.metric} {formats.score(mean, result.metric)}, worst record {formats.score(worst, result.metric)}"
     )
+    encoding = subject.shown.encoding
+    if encoding is not None:
+        said += f", mean of {encoding.called}s {formats.score(encoding.mean, result.metric)}"
     return said + _price(subject)
 
 
@@ -191,14 +213,16 @@ def _grants(result: Result, found: list[Subject]) -> Iterator[str]:
             known = best.get(grant.grant)
             if grant.low > 0 and (known is None or grant.mean > known[0].mean):
                 best[grant.grant] = (grant, subject)
-    for name, (grant, subject) in best.items():
-        yield (
-            f"Keep {name.replace('_', ' ')} from the server if you can: without this grant {result.metric} falls by "
-            f"{formats.gain(grant, result.metric).replace('+', '')} under {subject.name}"
+    if best:
+        falls = ", ".join(
+            f"without {name.replace('_', ' ')} by {formats.gain(grant, result.metric).replace('+', '')} under {s.name}"
+            for name, (grant, s) in best.items()
         )
+        names = " and ".join(name.replace("_", " ") for name in best)
+        yield f"Keep {names} from the server if you can: {result.metric} falls {falls}"
 
 
-def _mixed(found: list[Subject], bills: Sequence[Bill]) -> Iterator[str]:
+def _secret(found: list[Subject], bills: Sequence[Bill]) -> Iterator[str]:
     """InstaHide makes the adversary pay for the whole data set, as long as it is not told which records were mixed."""
     plain = next((b for b in bills for s in found if s.bare and b.name == s.name), None)
     for bill in {b.name: b for b in bills if b.secret}.values():
@@ -209,29 +233,46 @@ def _mixed(found: list[Subject], bills: Sequence[Bill]) -> Iterator[str]:
         )
 
 
-def _models(result: Result, found: list[Subject]) -> Iterator[str]:
-    """Where only an adversary that models the defense found the leak."""
-    for subject in found:
-        means = {a.name: a.mean for a in subject.shown.adversaries if a.mean is not None}
-        if subject.bare or len(means) < 2 or subject.word not in LEAKS:
-            continue
-        best, least = max(means, key=lambda n: means[n]), min(means, key=lambda n: means[n])
-        if means[best] - means[least] > 0.1:
-            yield (
-                f"Do not judge {subject.name} by {least} alone: it reaches "
-                f"{formats.score(means[least], result.metric)} on average, {best} "
-                f"{formats.score(means[best], result.metric)}"
-            )
+def _judged(result: Result, found: list[Subject]) -> Iterator[str]:
+    """Where an average hides a record that was recognised, or an adversary that does not model the defense its leak."""
+    leaky = [s for s in found if not s.bare and s.word in LEAKS and s.shown.records]
+    said = [*_worst(result, leaky), *_models(result, leaky)]
+    if said:
+        yield f"Judge a defense by its worst record and its strongest adversary: {'; '.join(said)}"
+
+
+def _worst(result: Result, leaky: list[Subject]) -> Iterator[str]:
+    threshold = result.thresholds.recognisable
+    tops = {s.name: (max(r.score for r in s.shown.records), _mean(s)) for s in leaky}
+    hidden = {n: (top, mean) for n, (top, mean) in tops.items() if threshold is not None and mean < threshold <= top}
+    if hidden:
+        name, (top, mean) = max(hidden.items(), key=lambda item: item[1][0] - item[1][1])
+        most, usual, least = (formats.score(v, result.metric) for v in (top, mean, threshold))
+        yield f"{result.metric} {most} against {usual} on average under {name}, recognisable from {least} on"
+
+
+def _models(result: Result, leaky: list[Subject]) -> Iterator[str]:
+    gaps = []
+    for subject in leaky:
+        means = sorted((a.mean, a.name) for a in subject.shown.adversaries if a.mean is not None)
+        if len(means) > 1 and means[-1][0] - means[0][0] > 0.1:
+            gaps.append((means[-1][0] - means[0][0], subject.name, means[0], means[-1]))
+    if gaps:
+        _, name, (low, weak), (high, strong) = max(gaps)
+        scores = [formats.score(v, result.metric) for v in (low, high)]
+        yield f"{weak} reaches {scores[0]} on average under {name}, {strong} {scores[1]}"
 
 
 def _proofs(found: list[Subject]) -> Iterator[str]:
-    for subject in found:
-        bound = subject.shown.bound
-        if bound is None or bound.enough is None:
-            continue
-        if bound.ceiling is not None and bound.ceiling > bound.enough.ceiling:
-            yield (
-                f"For a proof instead of a search: with {bound.enough.expression}, nobody recognises a record with a "
-                f"probability above {100 * bound.enough.ceiling:.0f} %; for {subject.name} as it is the ceiling is "
-                f"{formats.bound(bound)}"
-            )
+    """The noise that proves a ceiling, for the defense that is nearest to one."""
+    short = [
+        (bound.ceiling, subject.name, bound, bound.enough)
+        for subject in found
+        if (bound := subject.shown.bound) and bound.enough and bound.ceiling and bound.ceiling > bound.enough.ceiling
+    ]
+    if short:
+        _, name, bound, enough = min(short, key=lambda each: each[0])
+        yield (
+            f"For a proof instead of a search: with {enough.expression}, nobody recognises a record with a probability "
+            f"above {100 * enough.ceiling:.0f} %; for {name} as it is the ceiling is {formats.bound(bound)}"
+        )
