@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from leakgauge.report import html, read
+from leakgauge.report import charts, html, read
+from leakgauge.report.html import exhibits
 from leakgauge.report.pictures import data_uri
 from leakgauge.report.words import MEANINGS
 from tests.report.samples import ALL, make, originals
@@ -80,6 +81,22 @@ def test_a_worse_checkpoint_decides_the_card(tmp_path: Path) -> None:
     assert text.count('data-verdict="detectable"') == 1
     assert 'data-verdict="no evidence"' not in text
     assert "Leakage over training" in text
+
+
+def test_stroke_and_picture_show_the_same_median(tmp_path: Path) -> None:
+    from tests.report.samples import defense
+
+    made = defense("noisy", "detectable")
+    scores = [0.4, 0.35, 0.3, 0.12, 0.1, 0.0]
+    rows = [{**made["records"][0], "record": i, "row": min(i, 4), "score": s} for i, s in enumerate(scores)]
+    made["records"] = rows
+    run = read(make(tmp_path / "run", checkpoints=[{"step": 0, "accuracy": None, "defenses": [made]}]))
+    checkpoint = run.result.checkpoints[0]
+    assert [e.row.score for e in exhibits(run, checkpoint.defenses[0])] == [0.4, 0.3, 0.0]
+    drawing = str(charts.distributions(run.result, checkpoint))
+    x = charts._scores_axis(run.result, checkpoint.defenses)
+    strokes = [float(v) for v in re.findall(r'x1="([\d.]+)"[^>]*class="median"', drawing)]
+    assert strokes[0] == pytest.approx(x(0.21), abs=0.05)  # between 0.30 and 0.12
 
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ import pytest
 
 from leakgauge import toml
 from leakgauge.report import junit, markdown, read
+from leakgauge.report.formats import proven
 from leakgauge.report.markdown import code, plain
+from leakgauge.report.schema import Figure
 from leakgauge.report.words import INCONCLUSIVE, LADDER, fails
-from tests.report.samples import ALL, make
+from tests.report.samples import ALL, BOUND, defense, make
 
 GOLDEN = Path(__file__).parent / "golden.md"
 
@@ -65,3 +67,32 @@ def test_toml_reads_back() -> None:
     }
     assert tomllib.loads(toml.dump(value)) == value
     assert tomllib.loads(toml.dump({"a": None, "b": True})) == {"b": True}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "plain"),
+    [
+        (
+            "multiplies its success by more than e^5.532e+04, whatever",
+            "a number of 24,026 digits, whatever",
+        ),
+        ("multiplies its success by more than e^0.5, whatever", "by more than 1.649, whatever"),
+        (
+            "(4.37718, 1e-05)-DP if one record is added or removed, by exact",
+            "(4.37718, 1e-05)-DP if one record is added",
+        ),
+    ],
+)
+def test_proven_numbers_are_in_plain_words(sentence: str, plain: str) -> None:
+    said = proven(Figure(value=1.0, sentence=sentence))
+    assert plain in said
+    assert "e^" not in said
+    assert "exact" not in said
+
+
+def test_a_bound_that_proves_nothing_says_just_that(tmp_path: Path) -> None:
+    made = {**defense("dpsgd", "recognisable"), "bound": {**BOUND, "ceiling": 1.0, "unit": "client"}}
+    folder = make(tmp_path / "run", checkpoints=[{"step": 0, "accuracy": None, "defenses": [made]}])
+    text = markdown(read(folder))
+    assert "- **dpsgd** (100 %: proves nothing): " in text
+    assert "so there may be more than the verdict counts" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
+from statistics import median
 
 from markupsafe import Markup
 
@@ -69,7 +70,7 @@ def _band(defense: Defense, x: Scale, top: float) -> Markup:
             element("circle", cx=x(v), cy=middle + wiggle, r=4.5, class_=css)
             for v, wiggle in zip(values, _wiggles(len(values)), strict=True)
         ]
-        centre = x(sorted(values)[len(values) // 2])
+        centre = x(median(values))
         parts.append(element("line", x1=centre, x2=centre, y1=middle - 11, y2=middle + 11, class_="median"))
     return Markup().join(parts)
 

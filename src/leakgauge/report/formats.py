@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from leakgauge.report.schema import Bound, Defense, Encoding, Excess, Grant, Rate
+import math
+import re
+
+from leakgauge.report.schema import Bound, Defense, Encoding, Excess, Figure, Grant, Rate
 
 NO_BOUND = "no proven bound"
+NOTHING = "100 %: proves nothing"
+_POWER = re.compile(r"\be\^(\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
+_ACCOUNTANT = re.compile(r", by (exact|rdp|pld)$")
 CAP = 999.0
 """``result.json`` writes the PSNR of an identical picture as this."""
 
@@ -63,7 +69,20 @@ def rate(value: Rate | None) -> str:
 def bound(value: Bound | None) -> str:
     if value is None or value.ceiling is None:
         return NO_BOUND
-    return "100 %: proves nothing" if value.ceiling > 0.9995 else f"at most {100 * value.ceiling:.3g} %"
+    return NOTHING if value.ceiling > 0.9995 else f"at most {100 * value.ceiling:.3g} %"
+
+
+def proven(figure: Figure) -> str:
+    """The sentence of a proven number without what only its authors read: an accountant's name, powers of e."""
+    return _POWER.sub(lambda found: _factor(float(found[1])), _ACCOUNTANT.sub("", figure.sentence))
+
+
+def _factor(log: float) -> str:
+    """``e^log`` as a number; as its count of digits from a million on."""
+    digits = log / math.log(10)
+    if digits < 6:
+        return f"{math.exp(log):,.4g}"
+    return f"a number of {math.floor(digits) + 1:,} digits"
 
 
 def encoding(value: Encoding | None) -> str:

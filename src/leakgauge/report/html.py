@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from statistics import median
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
@@ -22,7 +23,7 @@ from leakgauge.report.price import bills
 from leakgauge.report.reading import Run
 from leakgauge.report.reproduce import COMMAND, facts, spec_text
 from leakgauge.report.schema import Defense, Row
-from leakgauge.report.words import ENCODINGS, MEANINGS, METRICS, severity
+from leakgauge.report.words import ENCODINGS, MEANINGS, METRICS, REACHED, severity
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ def html(run: Run) -> str:
             price=price,
             encoded=any(d.encoding for c in result.checkpoints for d in c.defenses),
             encodings=ENCODINGS,
+            reached=REACHED,
             ablated=any(d.ablation for c in result.checkpoints for d in c.defenses),
         )
     )
@@ -87,11 +89,13 @@ def html(run: Run) -> str:
 
 
 def exhibits(run: Run, defense: Defense) -> list[Exhibit]:
-    """The most exposed, the median and the least exposed record."""
+    """The most exposed, the one nearest to the median score (of two the more exposed), and the least exposed record."""
     rows = defense.records
-    places = {0: "most exposed", len(rows) // 2: "median", len(rows) - 1: "least exposed"}
-    if len(rows) < 3:
-        places = dict(enumerate(("most exposed", "least exposed")))
+    places = dict(enumerate(("most exposed", "least exposed")))
+    if len(rows) > 2:
+        middle = median(r.score for r in rows)
+        nearest = min(range(1, len(rows) - 1), key=lambda i: round(abs(rows[i].score - middle), 9))
+        places = {0: "most exposed", nearest: "median", len(rows) - 1: "least exposed"}
     return [_exhibit(run, name, rows[i], defense) for i, name in places.items() if i < len(rows)]
 
 

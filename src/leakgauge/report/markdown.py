@@ -11,7 +11,7 @@ from leakgauge.report.advice import advice
 from leakgauge.report.price import bills
 from leakgauge.report.reading import Run
 from leakgauge.report.reproduce import COMMAND, facts, spec_text
-from leakgauge.report.words import ENCODINGS, MEANINGS, METRICS
+from leakgauge.report.words import ENCODINGS, MEANINGS, METRICS, REACHED
 
 _SPECIAL = re.compile(r"([\\`*_\[\]{}#|~!])")
 
@@ -170,14 +170,16 @@ def _bounds(run: Run) -> list[str]:
         if bound is None or bound.ceiling is None:
             continue
         said = [bound.why]
-        said += [f.sentence for f in (bound.log_capacity, bound.epsilon) if f is not None and f.value is not None]
+        figures = (("capacity", bound.log_capacity), ("differential privacy", bound.epsilon))
+        said += [f"{name}: {formats.proven(f)}" for name, f in figures if f is not None and f.value is not None]
         said += [bound.corridor.sentence] if bound.corridor else []
-        unit = f", per {bound.unit}" if bound.unit else ""
-        lines.append(
-            f"- **{plain(subject.name)}** ({formats.bound(bound)} recognised{unit}): {plain('; '.join(said))}."
-        )
+        ceiling = formats.bound(bound)
+        if ceiling != formats.NOTHING:
+            ceiling += f" recognised{f', per {bound.unit}' if bound.unit else ''}"
+        lines.append(f"- **{plain(subject.name)}** ({ceiling}): {plain('; '.join(said))}.")
         lines += [f"  - assumes: {plain(assumed)}" for assumed in bound.assumptions]
-    return ["", "## Bounds: what no adversary exceeds", "", *lines] if lines else []
+    reached = f"Beside each, what the attack reached: {REACHED}."
+    return ["", "## Bounds: what no adversary exceeds", "", reached, "", *lines] if lines else []
 
 
 def _prices(run: Run) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 from leakgauge.papers.gradattack import Costs, Price
@@ -130,8 +131,8 @@ def _training(defense: Defense, plan: list[dict[str, Any]], timings: Mapping[str
         if cell["kind"] == "train" and cell["id"] in timings:
             by.setdefault(str(cell["params"].get("defense")), {})[str(cell["params"].get("seed"))] = timings[cell["id"]]
     own, plain = by.get(defense.expression, {}), by.get("identity()", {})
-    ratios = sorted(own[seed] / plain[seed] for seed in own if plain.get(seed))
-    return ratios[len(ratios) // 2] if ratios else None
+    ratios = [own[seed] / plain[seed] for seed in own if plain.get(seed)]
+    return median(ratios) if ratios else None
 
 
 def duration(seconds: float) -> str:

@@ -116,6 +116,10 @@ ENCODINGS = (
     "even where it could not be undone here: a transformed picture shows its record, and counts as recognisable; a "
     "mixture counts as detectable, and is only as safe as what hides how it was mixed."
 )
+REACHED = (
+    "here every record that reaches the threshold counts, also where a null comes as near, so there may be more than "
+    "the verdict counts"
+)
 METRICS = {
     "ssim": "structural similarity (SSIM): 1 is the same picture, about 0 is unrelated",
     "psnr": "peak signal-to-noise ratio (PSNR) in dB: higher is closer; from 60 dB on no eye can tell the difference",
