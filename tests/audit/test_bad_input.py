@@ -61,7 +61,17 @@ SPECS: dict[str, tuple[dict[str, Any], str, tuple[str, str]]] = {
     "a last client with too few records": (
         {"defenses": {"d": "mixup(k=4)"}, "task": {"model": "logistic", "records": 12}},
         "defenses.d",
-        ("mixes 4 distinct records, there are 2", "say records = 10 or a smaller k"),
+        ("every 10 updates are taken as one client, and the last client here holds 2", "a smaller k, or records = 10 "),
+    ),
+    "clients that never have enough records": (
+        {"defenses": {"d": "mixup(k=11)"}, "task": {"model": "logistic", "records": 20}},
+        "defenses.d",
+        ("every 10 updates are taken as one client, and each holds 10", "say a smaller k, or a larger recipe.batch"),
+    ),
+    "one client with too few records": (
+        {"defenses": {"d": "mixup(k=8)"}, "task": {"model": "logistic", "records": 7}},
+        "defenses.d",
+        ("and the one client here holds 7 records", "a smaller k, or records = 10 (a multiple of 10"),
     ),
     "several local steps under lrp": (
         {"task": {"model": "logistic", "recipe": {"local_steps": 2}}, "defenses": {"d": "lrp()"}},

@@ -140,6 +140,39 @@ def test_the_estimate_counts_the_cells_of_the_plan(tmp_path: Path) -> None:
     assert "import your code" in strange.sentences()[0]
 
 
+def test_the_estimate_names_every_kind_of_cell(tmp_path: Path) -> None:
+    made = spec(
+        task={**BASE["task"], "records": 12},
+        checkpoints={"train_steps": [3], "defended": True, "seeds": 2},
+        defenses={"a": "gaussian(std=0.1)", "b": "clip(norm=1.0)"},
+        adversaries={
+            "g": ["inverting_gradients(steps=10)", "inverting_gradients(steps=20)"],
+            "a": "adaptive(steps=10)",
+        },
+    )
+    counted = estimate(made, tmp_path)
+    chunks, arms = 2, 3
+    assert counted.counts == {
+        "attack": 2 * 2 * arms * chunks,
+        "control": 3 * 2 * arms * chunks,  # of every model: trained with a, with b, without
+        "ablation": 0,
+        "tuning": 2 + 3,
+        "training": 3 * 2,
+    }
+    assert counted.cells == len(plan(made, prepare(made, tmp_path)).cells)
+    assert "24 attacks, 36 controls on the update without a defense, 5 tunings, 6 trainings" in counted.shares()
+
+
+def test_a_slow_training_is_timed(tmp_path: Path) -> None:
+    """Twice the steps take about twice as long, and are part of the time."""
+    slow = {"adversaries": {"a": "inverting_gradients(steps=10)"}, "defenses": {"none": "identity()"}}
+    times = [estimate(spec(checkpoints={"train_steps": [n]}, **slow), tmp_path) for n in (1000, 100_000)]
+    assert times[1].training > 20 * times[0].training > 0
+    assert times[1].seconds is not None
+    assert times[1].seconds > times[1].training
+    assert "1 training (about" in times[1].sentences()[0]
+
+
 def test_digests_tell_tensors_apart() -> None:
     one = {"a": torch.zeros(4)}
     assert digest(one) != digest({"b": torch.zeros(4)})

@@ -359,12 +359,21 @@ def encodes(part: InputPart, domain: Domain, spec: Spec) -> None:
         try:
             part.check(domain, size * batch)
         except LeakgaugeError as fault:
-            fewer = f"records = {records - last} or " if size == last < records else ""
+            who = "each" if size == CHUNK else "the last client here" if size < records else "the one client here"
             raise DataError(
-                f"{fault.what} (of {size} updates: {CHUNK} are one client's, and the last client has the rest)",
+                f"{fault.what}: every {CHUNK} updates are taken as one client, and {who} holds {size * batch} records",
                 where=fault.where,
-                remedy=f"say {fewer}a smaller k",
+                remedy=f"say a smaller k, or {_larger(part, domain, spec, last)}",
             ) from None
+
+
+def _larger(part: InputPart, domain: Domain, spec: Spec, last: int) -> str:
+    """What gives every client enough records: full clients, or larger updates."""
+    try:
+        part.check(domain, CHUNK * spec.task.recipe.batch)
+    except LeakgaugeError:
+        return "a larger recipe.batch"
+    return f"records = {spec.task.records - last or CHUNK} (a multiple of {CHUNK}: every client is full)"
 
 
 def _nuisances(kind: str) -> Iterator[str]:

@@ -1,7 +1,8 @@
-"""What a plan will cost: cells, evaluations, time and memory, from the first steps of its own attacks.
+"""What a plan will cost: cells, evaluations, time and memory, from the first steps of its own attacks and trainings.
 
 Every adversary is started against every defense and stopped after a few steps; what they took is what the rest will
-take. A spec that names the user's own code is counted, not timed: ``check`` imports none of it.
+take. Every defense that is trained with makes a step, on a few records where one is slow. A spec that names the user's
+own code is counted, not timed: ``check`` imports none of it.
 """
 
 from __future__ import annotations
@@ -16,35 +17,56 @@ import torch
 
 from leakgauge.audit import cells
 from leakgauge.audit.checks import CHUNK, PATH
-from leakgauge.audit.plan import IDENTITY, Cell, plan
+from leakgauge.audit.plan import ARMS, IDENTITY, Cell, Plan, plan, shown, trainings
 from leakgauge.audit.prepare import Prepared, prepare
 from leakgauge.audit.spec import Spec
 from leakgauge.audit.store import Store
+from leakgauge.training import train
 
 WARM, TIMED = 2, 6
 """Steps before the stopwatch starts, and steps under it."""
 MOST_PROBES = 24
+FEW, QUICK = 4, 1.0
+"""Records of a training step under the stopwatch, and seconds below which the whole batch is timed."""
 
 
 @dataclass(frozen=True)
 class Estimate:
     """A plan in numbers; what was not measured is None."""
 
-    cells: int
-    trainings: int
+    counts: dict[str, int]
+    """Kind → cells: attacks on the defenses, the same on the update without one (controls), and so on."""
     evaluations: int | None = None
     seconds: float | None = None
+    """Of everything; ``training`` of them for trainings."""
+    training: float = 0.0
     megabytes: float | None = None
+
+    @property
+    def cells(self) -> int:
+        return sum(self.counts.values())
+
+    def shares(self) -> str:
+        """What else is among the cells."""
+        named = {"control": "on the update without a defense", "ablation": "without a grant"}
+        found = [f"{_many(n, kind)} {named.get(kind, '')}".strip() for kind, n in self.counts.items() if n]
+        return f" ({', '.join(found)})" if len(found) > 1 else ""
 
     def sentences(self) -> list[str]:
         """What ``check`` prints."""
         if self.seconds is None or self.evaluations is None or self.megabytes is None:
             return ["work: not estimated, since that would import your code; the audit shows the time left as it runs"]
-        trained = f", and {self.trainings} training{'s' * (self.trainings > 1)} (not timed)" if self.trainings else ""
+        taught = self.counts["training"]
+        trained = (
+            f", and {_many(taught, 'training')} (about {_duration(self.training)} of the time, from one step of each, "
+            f"on {FEW} records where it is slow)"
+            if taught
+            else ""
+        )
         return [
             f"work: about {self.evaluations:,} evaluations of one update{trained}",
             f"time: about {_duration(self.seconds)} with one worker, {_duration(self.seconds / 2)} with two (of one "
-            "processor each, from the first steps of each attack)",
+            f"processor each, from the first steps of each attack{' and training' if taught else ''})",
             f"memory: about {self.megabytes:,.0f} MB per worker",
         ]
 
@@ -53,6 +75,10 @@ def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(seconds, 1):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}{'s' * (count != 1)}"
 
 
 def strangers(spec: Spec) -> list[str]:
@@ -67,8 +93,9 @@ def estimate(spec: Spec, home: Path, *, ablate: bool = False) -> Estimate:
     """Count the cells of a sound spec, and time them where none of the user's code is needed."""
     if strangers(spec):
         chunks = -(-spec.task.records // CHUNK)
-        defenses = len({*spec.defenses.values(), IDENTITY})
-        return Estimate(3 * chunks * defenses * len(spec.adversaries) * len(set(spec.checkpoints.train_steps)), 0)
+        each = len(ARMS) * chunks * len(spec.adversaries) * len(set(spec.checkpoints.train_steps))
+        given = set(spec.defenses.values())
+        return Estimate({"attack": each * len(given), "control": each * (IDENTITY not in given)})
     torch.set_num_threads(1)  # as a worker has
     prepared = prepare(spec, home)
     planned = plan(spec, prepared, ablate=ablate)
@@ -83,13 +110,47 @@ def estimate(spec: Spec, home: Path, *, ablate: bool = False) -> Estimate:
     tuned = sum(len(c.params["settings"]) for c in planned.cells if c.kind == "tune")
     seconds = sum(p.seconds for p in kinds) * (1 + tuned / max(1, len(attacks)))
     sizes = [c.params["records"][1] - c.params["records"][0] for c in attacks]
+    taught = [c for c in planned.cells if c.kind == "train"]
+    lasting = {text: _trained(c, prepared) for text, c in {c.params["defense"]: c for c in taught}.items()}
+    training = sum(lasting[c.params["defense"]] for c in taught)
     return Estimate(
-        len(planned.cells),
-        sum(c.kind == "train" for c in planned.cells),
+        _counts(spec, planned),
         sum(p.steps * size for p, size in zip(kinds, sizes, strict=True)),
-        seconds,
+        seconds + training,
+        training,
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024),
     )
+
+
+def _counts(spec: Spec, planned: Plan) -> dict[str, int]:
+    own = {shown(text): shown(trained) for text, trained in trainings(spec).items() if text in spec.defenses.values()}
+    found = dict.fromkeys(("attack", "control", "ablation", "tuning", "training"), 0)
+    for cell in planned.cells:
+        given = cell.params
+        if cell.kind != "attack":
+            found[{"tune": "tuning", "train": "training"}[cell.kind]] += 1
+        elif "without" in given:
+            found["ablation"] += 1
+        else:
+            asked = given["defense"] in own and given["trained"] in (None, own[given["defense"]])
+            found["attack" if asked else "control"] += 1
+    return found
+
+
+def _trained(cell: Cell, prepared: Prepared) -> float:
+    """Seconds of a training."""
+    given, batch = cell.params, min(cell.params["batch"], len(prepared.train))
+    task = prepared.task.protect(given["defense"])
+
+    def step(records: int) -> float:
+        begun = time.process_time()
+        train(task, prepared.train, steps=1, batch=records, learning_rate=given["learning_rate"], keep=())
+        return time.process_time() - begun
+
+    few = min(FEW, batch)
+    step(few)  # what is loaded and compiled once
+    each = step(few) * batch / few
+    return float(max(given["train_steps"])) * (step(batch) if each < QUICK else each)
 
 
 class _EnoughError(Exception):

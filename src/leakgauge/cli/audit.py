@@ -55,21 +55,23 @@ def check(
 
     Imports none of your code; parts of ours are timed on their first steps.
     """
+    from leakgauge.audit.checks import CHUNK
     from leakgauge.audit.estimate import estimate
-    from leakgauge.audit.plan import IDENTITY
     from leakgauge.audit.spec import sound
 
     spec = sound(path)
     made = estimate(spec, path.parent, ablate=ablate)
     steps = list(dict.fromkeys(spec.checkpoints.train_steps))
-    at = "" if steps == [0] else f" x {len(steps)} checkpoints (steps {', '.join(map(str, steps))})"
+    listed = f"step{'s' * (len(steps) > 1)} {', '.join(map(str, steps))}"
+    at = "" if steps == [0] else f" x {_many(len(steps), 'checkpoint')} ({listed})"
+    chunks = -(-spec.task.records // CHUNK)
+    split = "" if chunks == 1 else f" x {chunks} chunks (of up to {CHUNK} updates)"
     typer.echo(f"{path}: fine")
-    control = "" if IDENTITY in spec.defenses.values() else " and the update without one"
     least = "at least " if made.seconds is None else ""  # what your own parts add is known when they run
     typer.echo(
-        f"plan: {_many(len(spec.defenses), 'defense')}{control} x {_many(len(spec.adversaries), 'adversary')} x 3 arms "
-        f"(the update, another record's update, noise){at}, {_many(spec.task.records, 'update')} of "
-        f"{_many(spec.task.recipe.batch, 'record')}: {least}{made.cells} cells"
+        f"plan: {_many(len(spec.defenses), 'defense')} x {_many(len(spec.adversaries), 'adversary')} x 3 arms "
+        f"(the update, another record's update, noise){at}{split}, {_many(spec.task.records, 'update')} of "
+        f"{_many(spec.task.recipe.batch, 'record')}: {least}{made.cells} cells{made.shares()}"
     )
     for sentence in (*(f"adversaries: {note}" for note in spec.notes()), *made.sentences()):
         typer.echo(sentence)
