@@ -42,7 +42,8 @@ def test_the_defaults_have_no_problem() -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_starter_is_sound_also_with_its_optional_lines(preset: str, tmp_path: Path) -> None:
     text = starter("spec.toml", preset)
-    for line in ("[checkpoints]", "train_steps", "shares", "linear", "tuned", "normalise"):
+    optional = ("[checkpoints]", "train_steps", "defended", "seeds", "shares", "linear", "tuned", "normalise")
+    for line in (*optional, "mixed", "bottled", "[price]", "records = 5000", "epochs"):
         assert f"# {line}" in text
         text = text.replace(f"# {line}", line)
     for path, content in (("as-it-is.toml", starter("spec.toml", preset)), ("all.toml", text)):

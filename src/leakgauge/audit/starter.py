@@ -34,12 +34,16 @@ mode = "eval"                        # or "train", if your client trains with ba
 
 # [checkpoints]                      # leakage over training, with accuracy beside it
 # train_steps = [0, 100, 500]        # 0 is the model as given
+# defended = true                    # one training per defense, with it: shows what it costs in accuracy
+# seeds = 3                          # trainings of each, so that the spread of the accuracy is known
 
 [defenses]                           # name = expression (`leakgauge list mechanism`, `leakgauge list defense`)
 none = "identity()"
 noisy = "gaussian(std=0.01)"
 clipped = "clip(norm=1.0) | gaussian(std=0.01)"
 pruned = "prune(p=0.9)"
+# mixed = "mixup(k=4)"               # changes the records; mixes those of one client (every ten updates)
+# bottled = "precode()"              # changes the model
 
 [adversaries]                        # every defense meets every adversary (`leakgauge list attack`)
 generic = "{generic}"
@@ -54,6 +58,10 @@ grants = []                          # nuisances the adversary is told, for exam
 [verdict]
 recognisable = {{ ssim = 0.5 }}
 significance = 0.05
+
+# [price]                            # of a record, where clients mix records
+# records = 5000                     # that one client of yours holds
+# epochs = 50
 """
 
 

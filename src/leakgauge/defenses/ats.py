@@ -22,10 +22,11 @@ _POLICY = re.compile(r"-?\d+(?:--?\d+)*")
 @register("defense", "ats")
 @dataclass(frozen=True, repr=False)
 class AutomaticTransformation(InputPart):
-    """``x ↦ T(x)``: a policy ``a-b-c`` of three of fifty image operations, in order; ``A+B`` picks one per image.
+    """``x ↦ T(x)``: a policy ``a-b-c`` of some of fifty image operations, in order; ``A+B`` picks one per image.
 
-    Indices are those of the published list, −1 skips. Signs of shifts, shears and enhancements are drawn per image.
-    Labels stay. Scores against T(x) say how well the attack inverts, scores against x what leaks of the record.
+    Published policies have three operations; a policy may have fewer or more. Indices are those of the published list,
+    −1 skips. Signs of shifts, shears and enhancements are drawn per image. Labels stay. Scores against T(x) say how
+    well the attack inverts, scores against x what leaks of the record.
 
     References:
         Gao et al., Privacy-preserving Collaborative Learning with Automatic Transformation Search, 2021.

@@ -29,6 +29,7 @@ class MixUp(InputPart):
     Every round draws k − 1 permutations of the client's records and new coefficients: ``Dirichlet(3, 1, …, 1)``
     (GradAttack) or ``|N(0, 1)|`` divided by their sum (``law="normal"``, the original InstaHide), drawn again while
     the largest exceeds ``cap``. GradAttack permutes the first record too, which only renames the encodings of a round.
+    ``k=1`` mixes nothing: the records as they are.
 
     References:
         Zhang et al., mixup: Beyond Empirical Risk Minimization, 2018. https://arxiv.org/abs/1710.09412
