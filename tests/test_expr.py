@@ -149,7 +149,7 @@ def test_an_entry_point_is_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
         ("tv(rate=0.1)", "tv: got an unexpected keyword argument 'rate'", "its signature is tv(kind='anisotropic', "),
         ("gaussian()", "gaussian: missing a required argument: 'std'", "its signature is gaussian(std)"),
         ("gaussian(std=1.0, std=2.0)", "'std' is given twice", "give every argument once"),
-        ("gaussian(std='x')", "gaussian: '>=' not supported", "its signature is gaussian(std)"),
+        ("gaussian_prior(mean='x')", "gaussian_prior: must be real", "its signature is gaussian_prior(mean="),
         ("clip(norm=1.0) |", "cannot read 'clip(norm=1.0) |'", "write it like clip(norm=1.0) | gaussian(std=0.1)"),
         ("", "cannot read ''", "write it like"),
         ("tv(\0)", "cannot read", "write it like"),
@@ -174,8 +174,10 @@ def test_the_nearest_name_is_one_of_the_kind_that_is_wanted() -> None:
 
 
 def test_a_domain_error_passes_through() -> None:
-    with pytest.raises(DomainError, match=r"std must be a finite number ≥ 0, got -1\.0"):
+    with pytest.raises(DomainError, match=r"std must lie in \[0, ∞\), got -1\.0; give a number"):
         parse("gaussian(std=-1.0)")
+    with pytest.raises(DomainError, match=r"std must lie in \[0, ∞\), got 'x'; give a number"):
+        parse("gaussian(std='x')")
 
 
 HOSTILE = [
