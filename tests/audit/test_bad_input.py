@@ -29,6 +29,7 @@ DEFENSES = {
     "instahide(public='fashion_mnist_sampel')": ("unknown data set", "did you mean 'fashion_mnist_sample'?"),
     "instahide(k=2, public='fashion_mnist_sample')": ("k must be at least 3", "say k=4, or leave public out"),
     "soteria(layer='linaer1')": ("there is no layer 'linaer1'", "did you mean 'linear1'?"),
+    "soteria(layer=3)": ("layer must be a name, got 3", "say layer='linear1'"),
     "soteria(layer='conv1')": ("layer 'conv1' is not linear", "defend one of linear1, linear2"),
     "soteria(layer='linear1', p=1.0)": ("p must lie in [0, 1), got 1.0", "such as p=0.5"),
     "prune(p=1.0)": ("p must lie in [0, 1), got 1.0", "such as p=0.5"),

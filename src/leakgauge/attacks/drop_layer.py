@@ -46,6 +46,8 @@ class DropLayer(Part):
     restarts: int = 1
 
     def __post_init__(self) -> None:
+        if self.layer is not None:
+            Soteria(self.layer)  # refuses what is no name
         guards.choice(self.leave, "leave", "drop_layer", get_args(Leave))
         for name in ("steps", "scout", "restarts"):
             guards.count(getattr(self, name), name, "drop_layer")

@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from leakgauge import guards, tree
-from leakgauge.errors import ModelError, nearest
+from leakgauge.errors import DomainError, ModelError, nearest
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart
 from leakgauge.tree import masked
@@ -51,6 +51,8 @@ class Soteria(UpdatePart):
     shrinks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        if not isinstance(self.layer, str):
+            raise DomainError(f"layer must be a name, got {self.layer!r}", where="soteria", remedy="say layer='linear1'")
         guards.inside(self.p, "p", "soteria", 0.0, 1.0, closed_low=True)
         guards.non_negative(self.epsilon, "epsilon", "soteria")
         guards.choice(self.features, "features", "soteria", get_args(Features))
