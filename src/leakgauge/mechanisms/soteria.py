@@ -52,7 +52,9 @@ class Soteria(UpdatePart):
 
     def __post_init__(self) -> None:
         if not isinstance(self.layer, str):
-            raise DomainError(f"layer must be a name, got {self.layer!r}", where="soteria", remedy="say layer='linear1'")
+            raise DomainError(
+                f"layer must be a name, got {self.layer!r}", where="soteria", remedy="say layer='linear1'"
+            )
         guards.inside(self.p, "p", "soteria", 0.0, 1.0, closed_low=True)
         guards.non_negative(self.epsilon, "epsilon", "soteria")
         guards.choice(self.features, "features", "soteria", get_args(Features))
