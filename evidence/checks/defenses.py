@@ -20,7 +20,7 @@ from leakgauge.adversary import L2, Adversary, Reconstruction, l2, lbfgs, nulls,
 from leakgauge.attacks import adaptive, inverting_gradients
 from leakgauge.attacks.ats import undo_transformation
 from leakgauge.attacks.mixing import decode_instahide, decode_mixup, fitted_coefficients, guessed_coefficients
-from leakgauge.attacks.precode import before_bottleneck, latent_noise, with_latent_noise
+from leakgauge.attacks.precode import before_bottleneck, latent_noise
 from leakgauge.attacks.unmixing import matrix, unmixed
 from leakgauge.defenses import AutomaticTransformation, InstaHide, MixUp
 from leakgauge.defenses.mixing import Law
@@ -184,15 +184,15 @@ BATCHES = (("precode()", 1), ("precode()", 4), ("precode() | prune(p=0.9)", 1), 
 
 @check("precode_batch", rows="precode-noise", cost="minutes")
 def precode_batch(context: Context) -> Measurement:
-    """The Bayes CNN with the official bottleneck (K = 256) , unknown noise: optimised, or only what lies before it."""
+    """The Bayes CNN with the official bottleneck (K = 256), unknown noise: optimised, or only what lies before it."""
     base, records = _bayes_cnn(8)
     scores, rows = {}, []
     for how, size in BATCHES:
         task = replace(base, recipe=lg.Recipe(batch=size)).protect(how)
         truth = records.inputs.unflatten(0, (-1, size))
         seen = lg.observe(task, records, seed=1)
-        plain = adaptive(steps=500).against(task.protection)
-        joint = with_latent_noise(plain, task.protection.update)
+        plain = adaptive(steps=500, latent="before").against(task.protection)
+        joint = adaptive(steps=500).against(task.protection)
         arms = {
             "before the bottleneck": (before_bottleneck(task, plain), seen),
             "noise optimised": (joint, seen),

@@ -21,6 +21,8 @@ from leakgauge.testing import small_records, small_task
         ("clip(norm=1.0, per='layer')", "through(likelihood=cosine())", "0.001*tv()", "auto"),
         ("prune(p=0.75)", "through(likelihood=cosine())", "0.006*tv()", "auto"),
         ("topk(keep=0.01)", "through(likelihood=cosine())", "0.03*tv()", "auto"),
+        ("precode() | prune(p=0.75)", "through(likelihood=l2(relative=True))", "0.006*tv()", "auto"),
+        ("precode() | lrp() | prune(p=0.75)", "through(likelihood=cosine())", "0.006*tv()", "auto"),
         ("soteria(layer='last')", "through(likelihood=cosine())", "0.001*tv()", "auto"),
         ("sign()", "through(likelihood=cosine())", "0.01*tv()", "auto"),
         ("clip(norm=1.0) | quantise()", "forgiving()", "0.01*tv()", "auto"),

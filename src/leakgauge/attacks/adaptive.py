@@ -56,8 +56,8 @@ class Adaptive(Part):
     - None, or clipping of the whole update: cosine, since a clipped update is a positive multiple of the raw one; one
       example through a first linear layer with a bias is read off exactly.
     - Pruning, top-k: cosine, where of a pruned zero only what exceeds the smallest survivor counts; then, from where
-      that ended, as many steps by relative distance, since the norm tells something, too. Distance from the start
-      would be better before training, but far worse after it. The fewer survive, the more the prior weighs.
+      that ended, as many steps by relative distance, since the norm tells something, too (not from the
+      start: chosen on train records, before and after training). The fewer survive, the more the prior weighs.
     - Other maps: cosine after the map; of a layer under Soteria the columns that are not zero.
     - Signs: cosine of what was sent and the candidate's soft signs. Stochastic quantisation, pruned or not: its
       probabilities, if a few entries may be anywhere; so, too, after noise that is small beside its steps. Both say
@@ -78,8 +78,7 @@ class Adaptive(Part):
 
     ``tv_weight`` weighs the mean total variation against a cosine, ``tv_density`` the summed one against a log
     density, which is measured in nats; records that are no images get no prior. Adam on softly signed gradients from
-    grey, for all: hard signs, or a start from noise, end 0 to 3 dB lower, unsigned Adam at this rate more. Chosen on
-    train records of Fashion-MNIST (Bayes CNN, noise of std 0.001 to 0.1).
+    grey, for all, chosen on train records of Fashion-MNIST (Bayes CNN, noise of std 0.001 to 0.1).
     """
 
     version: ClassVar[int] = 3
@@ -102,7 +101,7 @@ class Adaptive(Part):
     def against(self, protection: str | Protection, *, images: bool = True) -> Adversary:
         """The adversary of one protection, as it begins.
 
-        A call adds what follows: a second stage, PRECODE's noise, the decoding of mixtures, the undoing of ATS.
+        A call adds what follows: a second stage, the decoding of mixtures, the undoing of ATS.
         """
         protection = read(protection)
         parts = parts_of(protection.update)
@@ -110,7 +109,7 @@ class Adaptive(Part):
         rounded = rounds(parts)
         nats = noisy and not rounded
         smooth = self.tv_density * tv(reduce="sum") if nats else self._weight(parts) * tv()
-        return Adversary(
+        made = Adversary(
             likelihood=forgiving() if rounded else _likelihood(parts, noisy=noisy),
             prior=smooth if images else uniform(),
             solver=adam(lr=0.1, steps=self.steps, sign="soft", schedule=cosine_decay(floor=0.01)),
@@ -118,6 +117,10 @@ class Adaptive(Part):
             restarts=self.restarts,
             start="grey",
         )
+        if not protection.model or self.latent == "before":
+            return made
+        # in one stage: a second would not begin at the noise that the first one found
+        return with_latent_noise(replace(made, likelihood=LENGTHS) if _thresholded(made, protection) else made)
 
     def _weight(self, parts: Sequence[UpdatePart]) -> float:
         """Fewer survivors say less, and so do bits: chosen on train records of MNIST, for shares of 0.5 to 0.001."""
@@ -168,7 +171,6 @@ class Adaptive(Part):
                 observations = [with_noise(task, seen) for seen in observations]
             elif self.latent == "before" and not knows_noise(task, observations):
                 return before_bottleneck(task, adversary)(task, observations, **given)
-            adversary = with_latent_noise(adversary, task.protection.update)
         try:
             if self.bound == "received":
                 return self._bound_received(adversary, task, observations, given)
@@ -218,12 +220,16 @@ class Adaptive(Part):
             part.weight for part in parts_of(task.protection.update) if isinstance(part, Soteria) and part.p > 0
         )
         plain = replace(self.against(Protection(), images=images), likelihood=cosine(drop=drop), rule=adversary.rule)
-        plain = plain if adversary.latent is None else with_latent_noise(plain, Identity())
+        plain = plain if adversary.latent is None else with_latent_noise(plain)
         return plain(task, observations, **given)
 
 
 def _likelihood(parts: Sequence[UpdatePart], *, noisy: bool) -> Likelihood:
     return density() if noisy else cosine() if all(map(_only_scales, parts)) else through(cosine())
+
+
+LENGTHS = through(l2(relative=True))
+"""Of updates whose scale is not hidden, the norm tells something, too."""
 
 
 def _thresholded(adversary: Adversary, protection: Protection) -> bool:
@@ -243,7 +249,7 @@ def _with_length(
 
     first = adversary(task, observations, **{**given, "progress": told(0)})
     smaller = adam(lr=0.03, steps=adversary.solver.steps, sign="soft", schedule=cosine_decay(floor=0.01))
-    closer = replace(adversary, likelihood=through(l2(relative=True)), solver=smaller, restarts=1)
+    closer = replace(adversary, likelihood=LENGTHS, solver=smaller, restarts=1)
     last = closer(task, observations, **{**given, "progress": told(1)}, begin=first.inputs)
     return replace(last, evaluations=first.evaluations + last.evaluations)
 

@@ -16,11 +16,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from leakgauge.adversary import Adversary, Density, Through, cosine, l2, through
+from leakgauge.adversary import Adversary, Density, Through, cosine, through
 from leakgauge.attacks.analytic import input_of
 from leakgauge.defenses.precode import bottleneck_of
-from leakgauge.mechanisms import UpdatePart, parts_of
-from leakgauge.mechanisms.prune import Thresholded
 from leakgauge.observation import Observation, Round
 from leakgauge.task import Task
 
@@ -30,14 +28,8 @@ MATCHING = 1e-7
 of 1 and 4): 1e-6 ends 1 to 2 dB lower, 1e-5 ten; without a prior it is as good, or 1 dB better."""
 
 
-def with_latent_noise(adversary: Adversary, update: UpdatePart) -> Adversary:
-    """The same adversary with noise that is not known as an unknown; beside a density its prior counts in full.
-
-    What is pruned by magnitude is matched by relative distance at once: a second stage would not begin at the noise
-    that a first one found.
-    """
-    if adversary.likelihood == through(cosine()) and any(isinstance(part, Thresholded) for part in parts_of(update)):
-        adversary = replace(adversary, likelihood=through(l2(relative=True)))
+def with_latent_noise(adversary: Adversary) -> Adversary:
+    """The same adversary with noise that is not known as an unknown; beside a density its prior counts in full."""
     return replace(adversary, latent=1.0 if isinstance(adversary.likelihood, Density) else MATCHING)
 
 
