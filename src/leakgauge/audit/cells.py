@@ -13,7 +13,8 @@ from torch import Tensor
 
 from leakgauge import metrics, parse
 from leakgauge.adversary import Adversary, Reconstruction, nulls
-from leakgauge.audit.checks import CHUNK, SMALLEST_SSIM
+from leakgauge.audit.checks import SMALLEST_SSIM
+from leakgauge.audit.clients import CHUNK
 from leakgauge.audit.plan import Cell
 from leakgauge.audit.prepare import Prepared, batches
 from leakgauge.audit.store import Store

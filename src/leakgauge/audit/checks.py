@@ -7,7 +7,6 @@ left to the run.
 from __future__ import annotations
 
 import ast
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,19 +19,18 @@ from torch import nn
 
 import leakgauge
 from leakgauge import data, models
+from leakgauge.audit import syntax
+from leakgauge.audit.clients import encodes
 from leakgauge.audit.spec import Problem, Spec, kinds, shown
 from leakgauge.audit.statistics import least_p
+from leakgauge.audit.syntax import PATH
 from leakgauge.client import Recipe
 from leakgauge.defenses.protection import Protection, protection
-from leakgauge.defenses.stages import InputPart
-from leakgauge.errors import DataError, LeakgaugeError, nearest
+from leakgauge.errors import LeakgaugeError, nearest
 from leakgauge.expr import REGISTRY, plugins
 from leakgauge.files import read_state, some
 from leakgauge.task import Task
 from leakgauge.types import Domain
-
-PATH = re.compile(r"(?<![\w'\"])[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-"""A part of the user's own, ``package.module:name``, inside an expression."""
 
 KINDS = {
     "defenses": (("mechanism", "defense"), "a defense", "leakgauge list"),
@@ -40,8 +38,6 @@ KINDS = {
     "task.model": (("model",), "a model", "leakgauge list model"),
     "task.loss": (("loss",), "a loss", "leakgauge list loss"),
 }
-CHUNK = 10
-"""Updates attacked together in one cell: enough for the batched solver, few enough to lose little."""
 MOST_PARAMETERS = 2_000_000_000
 SMALLEST_SSIM = 11
 
@@ -109,7 +105,7 @@ class Checks:
         before = len(self.found)
         kinds, called, listing = KINDS[group]
         known = {name for kind in kinds for name in REGISTRY.get(kind, {})}
-        hidden, strangers = _hidden(text)
+        hidden, strangers = syntax.hidden(text)
         others = set(plugins())  # names only: nothing is loaded
         for stranger in strangers.values():
             if stranger.partition(":")[0].partition(".")[0] in sys.stdlib_module_names:
@@ -120,18 +116,18 @@ class Checks:
             self.add(key, f"cannot read {shown(repr(text))}", f"write it like {_example(kinds)}")
             return None
         every = {name for by in REGISTRY.values() for name in by}
-        for name in dict.fromkeys(_names(tree)):
+        for name in dict.fromkeys(syntax.names(tree)):
             if name not in every and name not in strangers and name not in others:
                 self.add(key, f"unknown name {name!r} in {shown(repr(text))}", nearest(name, known))
-        for name in _outermost(tree):
+        for name in syntax.outermost(tree):
             if name in every and name not in known:
                 self.add(key, f"{name!r} is not {called}", f"see `{listing}`")
         if len(self.found) > before:
             return None
         others = (set(strangers) | others) - every
-        if others & set(_names(tree)):
-            for piece in _pieces(tree):
-                if not others & set(_names(piece)):
+        if others & set(syntax.names(tree)):
+            for piece in syntax.pieces(tree):
+                if not others & set(syntax.names(piece)):
                     self.tried(key, _parse, ast.unparse(piece), kinds[0], key)
             return None
         return self.tried(key, _parse, text, kinds[0], key)
@@ -347,35 +343,6 @@ class Checks:
             )
 
 
-def encodes(part: InputPart, domain: Domain, spec: Spec) -> None:
-    """Refuse a part that cannot encode such records, or mixes more than a client has.
-
-    An audit takes every ten updates for one client's; the last client has what is left.
-    """
-    part.check(domain, sys.maxsize)
-    records, batch = spec.task.records, spec.task.recipe.batch
-    last = (records - 1) % CHUNK + 1
-    for size in (min(records, CHUNK), last):
-        try:
-            part.check(domain, size * batch)
-        except LeakgaugeError as fault:
-            who = "each" if size == CHUNK else "the last client here" if size < records else "the one client here"
-            raise DataError(
-                f"{fault.what}: every {CHUNK} updates are taken as one client, and {who} holds {size * batch} records",
-                where=fault.where,
-                remedy=f"say a smaller k, or {_larger(part, domain, spec, last)}",
-            ) from None
-
-
-def _larger(part: InputPart, domain: Domain, spec: Spec, last: int) -> str:
-    """What gives every client enough records: full clients, or larger updates."""
-    try:
-        part.check(domain, CHUNK * spec.task.recipe.batch)
-    except LeakgaugeError:
-        return "a larger recipe.batch"
-    return f"records = {spec.task.records - last or CHUNK} (a multiple of {CHUNK}: every client is full)"
-
-
 def _nuisances(kind: str) -> Iterator[str]:
     for made in REGISTRY[kind].values():
         yield from getattr(made, "nuisances", ())
@@ -400,33 +367,3 @@ def _example(kinds: tuple[str, ...]) -> str:
     return {"mechanism": "clip(norm=1.0) | gaussian(std=0.1)", "attack": "inverting_gradients()"}.get(
         kinds[0], "mlp(width=100)"
     )
-
-
-def _hidden(text: str) -> tuple[str, dict[str, str]]:
-    """The expression with every path of the user's replaced by a plain name."""
-    strangers: dict[str, str] = {}
-
-    def hide(match: re.Match[str]) -> str:
-        key = f"_stranger_{len(strangers)}"
-        strangers[key] = match.group(0)
-        return key
-
-    return PATH.sub(hide, text), strangers
-
-
-def _names(tree: ast.expr) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            yield node.id
-
-
-def _pieces(tree: ast.expr) -> list[ast.expr]:
-    """The links of a chain."""
-    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.BitOr):
-        return _pieces(tree.left) + _pieces(tree.right)
-    return [tree]
-
-
-def _outermost(tree: ast.expr) -> list[str]:
-    calls = [piece.func for piece in _pieces(tree) if isinstance(piece, ast.Call)]
-    return [call.id for call in calls if isinstance(call, ast.Name)]

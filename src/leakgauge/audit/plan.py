@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Literal
 
 from leakgauge import parse
-from leakgauge.audit.checks import CHUNK
+from leakgauge.audit.clients import CHUNK
 from leakgauge.audit.prepare import Prepared, digest
 from leakgauge.audit.spec import Spec
 from leakgauge.audit.store import canonical

@@ -26,7 +26,7 @@ import torch
 import leakgauge
 from leakgauge import parse, toml
 from leakgauge.audit import cells
-from leakgauge.audit.checks import encodes
+from leakgauge.audit.clients import encodes
 from leakgauge.audit.plan import Cell, Plan, plan
 from leakgauge.audit.prepare import Prepared, prepare
 from leakgauge.audit.spec import Problem, Spec, SpecError

@@ -55,7 +55,7 @@ def check(
 
     Imports none of your code; parts of ours are timed on their first steps.
     """
-    from leakgauge.audit.checks import CHUNK
+    from leakgauge.audit.clients import CHUNK
     from leakgauge.audit.estimate import estimate
     from leakgauge.audit.spec import sound
 
