@@ -15,41 +15,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad
 
 from leakgauge import guards, tree
-from leakgauge.errors import DomainError, ModelError, nearest
-from leakgauge.expr import Part, load, names, register
-from leakgauge.types import Loss as Loss
-from leakgauge.types import Tree
-
-
-@register("loss", "cross_entropy")
-@dataclass(frozen=True, repr=False)
-class CrossEntropy(Part):
-    """``−Σ_c y_c log softmax(z)_c`` per example; labels are classes or probabilities.
-
-    ``smoothing`` mixes the label with the uniform one, as ``torch.nn.CrossEntropyLoss`` does.
-    """
-
-    smoothing: float = 0.0
-
-    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        log_p = outputs.log_softmax(-1)
-        if labels.dim() == outputs.dim():
-            y = labels.to(log_p)
-            hit = (y * log_p).sum(-1)
-        else:
-            hit = log_p.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-        return -(1 - self.smoothing) * hit - self.smoothing * log_p.mean(-1)
-
-
-@register("loss", "squared_error")
-@dataclass(frozen=True, repr=False)
-class SquaredError(Part):
-    """``½‖z − y‖²`` per example, with classes one-hot: the loss of a linear-Gaussian client."""
-
-    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        if labels.dim() < outputs.dim():
-            labels = nn.functional.one_hot(labels, outputs.shape[-1])
-        return 0.5 * (outputs - labels.to(outputs)).square().sum(-1)
+from leakgauge.errors import DomainError
+from leakgauge.losses import CrossEntropy
+from leakgauge.types import Loss, Tree
 
 
 @dataclass(frozen=True)
@@ -148,15 +116,3 @@ def _slices(recipe: Recipe, size: int) -> Iterator[slice]:
     for step in range(recipe.local_steps):
         start = starts[step % len(starts)]
         yield slice(start, start + width)
-
-
-def loss_named(text: str) -> Loss:
-    """A loss by name (``cross_entropy``) or path (``my_package.module:loss``)."""
-    if ":" in text:
-        found: Loss = load(text, where="loss")
-        return found
-    known = names("loss")
-    if text not in known:
-        raise ModelError(f"unknown loss {text!r}", where="recipe.loss", remedy=nearest(text, known))
-    made: Loss = known[text]()
-    return made

@@ -11,7 +11,7 @@ from torch import nn
 
 from leakgauge import Recipe, Task, data, models
 from leakgauge.audit.preflight import Leak, preflight
-from leakgauge.client import SquaredError
+from leakgauge.losses import SquaredError
 from leakgauge.types import Domain
 
 DOMAIN = Domain("image", (1, 8, 8), 4)

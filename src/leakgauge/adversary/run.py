@@ -15,7 +15,8 @@ from leakgauge.adversary.paths import Path, PathName, choose
 from leakgauge.adversary.solver import Problem, Solution
 from leakgauge.adversary.solver.problem import Value, draw, spread, sweep
 from leakgauge.errors import DomainError
-from leakgauge.observation import Observation, check, mixed
+from leakgauge.observation import Observation, check
+from leakgauge.seeds import seed_of
 from leakgauge.task import Task
 from leakgauge.tree import Batch, Sharing, Stack
 from leakgauge.types import Candidate, Progress, Side, Tree
@@ -211,7 +212,7 @@ class _Run:
         rows = sorted({key.observation for key in keys})
         row_of = torch.tensor([rows.index(key.observation) for key in keys], device=self.like.device)
         setting_of = torch.tensor([key.setting for key in keys])
-        seeds = tuple(mixed(self.seed, self.places[key.observation], key.restart) for key in keys)
+        seeds = tuple(seed_of(self.seed, self.places[key.observation], key.restart) for key in keys)
         seen = [self._round(rows, r) for r in range(len(self.states))]
         hidden = [self._hidden(rows, r) for r in range(len(self.states))]
         start = self._start(seeds, keys)

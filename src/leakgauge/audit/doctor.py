@@ -20,10 +20,10 @@ from leakgauge.audit.doctor_search import Search
 from leakgauge.audit.doctor_words import alternatives, hints, sentences
 from leakgauge.audit.replay import Channels, Evidence, Replayer, Setup
 from leakgauge.audit.spec import Spec
-from leakgauge.client import CrossEntropy, Loss, loss_named
 from leakgauge.errors import DataError
 from leakgauge.files import read_state
-from leakgauge.types import Domain, Records
+from leakgauge.losses import CrossEntropy, loss_named
+from leakgauge.types import Domain, Loss, Records
 
 Status = Literal["replays", "replays otherwise", "does not replay"]
 

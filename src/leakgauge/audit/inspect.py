@@ -26,8 +26,9 @@ from leakgauge.audit.captures import Capture, captured, folder_of, upright
 from leakgauge.audit.store import write
 from leakgauge.client import Recipe
 from leakgauge.errors import DataError, ModelError
-from leakgauge.observation import Observation, Round, mixed
+from leakgauge.observation import Observation, Round
 from leakgauge.priors import tv, uniform
+from leakgauge.seeds import seed_of
 from leakgauge.task import Task
 from leakgauge.types import Domain, Records
 
@@ -156,10 +157,10 @@ def attacks_on(task: Task, batch: int) -> list[Attack]:
 
 def _inspected(task: Task, capture: Capture, options: _Options, place: int) -> Finding:
     seen = Observation((Round(capture.gradient, task.params),), options.batch, options.labels)
-    noisy = [nulls.noise([seen], seed=mixed(options.seed, place, k))[0] for k in range(max(1, options.draws))]
+    noisy = [nulls.noise([seen], seed=seed_of(options.seed, place, k))[0] for k in range(max(1, options.draws))]
     best: list[tuple[float, Tensor, Tensor, str]] = []
     for attack in options.attacks or attacks_on(task, options.batch):
-        made = attack(task, [seen, *noisy], seed=mixed(options.seed, place))
+        made = attack(task, [seen, *noisy], seed=seed_of(options.seed, place))
         for i, aim in enumerate((seen, *noisy)):
             inputs, labels = made.inputs[i].detach().float(), made.labels[i]
             if task.domain.box is not None:

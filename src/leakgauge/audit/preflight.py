@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.adversary.labels import last_layer
-from leakgauge.client import CrossEntropy
 from leakgauge.errors import ModelError
+from leakgauge.losses import CrossEntropy
 from leakgauge.models.normalise import Normalise
 from leakgauge.task import Task
 

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from leakgauge import data, models
 from leakgauge.audit.spec import Spec
-from leakgauge.client import Recipe, loss_named
+from leakgauge.client import Recipe
 from leakgauge.errors import DataError
 from leakgauge.files import read_state
+from leakgauge.losses import loss_named
 from leakgauge.task import Task
 from leakgauge.types import Domain, Records, Tree
 

@@ -15,12 +15,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from leakgauge.client import CrossEntropy, Loss, Recipe, gradient_of, update_of
+from leakgauge.client import Recipe, gradient_of, update_of
 from leakgauge.errors import LeakgaugeError
 from leakgauge.files import FileError, Kind, State, some
+from leakgauge.losses import CrossEntropy
 from leakgauge.models import normalised
 from leakgauge.task import working_copy
-from leakgauge.types import Records
+from leakgauge.types import Loss, Records
 
 Channels = tuple[tuple[float, ...], tuple[float, ...]]
 """Mean and standard deviation per channel."""

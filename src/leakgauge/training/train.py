@@ -14,7 +14,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from leakgauge import guards, tree
 from leakgauge.defenses.stages import Encoded
 from leakgauge.errors import DomainError
-from leakgauge.observation import mixed, send
+from leakgauge.observation import send
+from leakgauge.seeds import seed_of
 from leakgauge.task import Task
 from leakgauge.types import Progress, Records
 
@@ -65,7 +66,7 @@ def train(
     if begin in wanted:
         kept.append(_checkpoint(begin, model, theta, velocity))
     for step in range(begin, steps):
-        generator = torch.Generator().manual_seed(mixed(seed, step, 1))
+        generator = torch.Generator().manual_seed(seed_of(seed, step, 1))
         few = task.protection.encode(records, _rows(len(records), size, step, seed), generator=generator)
         sent = send(task, few, theta, (seed, step)).observed
         share = 1.0 if task.recipe.shares == "gradient" else -1 / task.recipe.learning_rate
@@ -101,7 +102,7 @@ def _checked(
 def _rows(records: int, size: int, step: int, seed: int) -> Tensor:
     """The records of a step: each epoch shuffles them anew, and leaves out what does not fill a batch."""
     epoch, place = divmod(step, math.floor(records / size))
-    order = torch.randperm(records, generator=torch.Generator().manual_seed(mixed(seed, epoch, 0)))
+    order = torch.randperm(records, generator=torch.Generator().manual_seed(seed_of(seed, epoch, 0)))
     return order[place * size : (place + 1) * size]
 
 
