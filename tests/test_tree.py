@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from leakgauge import tree
-from leakgauge.adversary.factored import Factored
 from leakgauge.testing import example_update, slope_matches_autograd
-from leakgauge.tree import (
+from leakgauge.updates import (
     Batch,
     Dense,
     Sharing,
@@ -25,7 +23,9 @@ from leakgauge.tree import (
     product,
     squared,
     squared_residual,
+    trees,
 )
+from leakgauge.updates.factored import Factored
 
 COUNTS = [(1, 1, 1), (2, 2, 2), (3, 0, 1), (0, 0, 4), (5,)]
 
@@ -146,11 +146,11 @@ def test_sharing() -> None:
 def test_arithmetic_of_trees() -> None:
     update = example_update()
     flat = torch.cat([value.flatten() for value in update.values()])
-    torch.testing.assert_close(tree.square(update), flat @ flat)
-    torch.testing.assert_close(tree.norm(update), flat.norm())
-    doubled = tree.mapped(torch.add, update, update)
+    torch.testing.assert_close(trees.square(update), flat @ flat)
+    torch.testing.assert_close(trees.norm(update), flat.norm())
+    doubled = trees.mapped(torch.add, update, update)
     assert all(torch.equal(doubled[name], 2 * value) for name, value in update.items())
-    stack = tree.stacked([update, doubled])
+    stack = trees.stacked([update, doubled])
     assert stack["first.bias"].shape == (2, 4)
     torch.testing.assert_close(stack.squares["first.bias"][1], 4 * stack.squares["first.bias"][0])
 

@@ -41,8 +41,8 @@ from leakgauge.testing import (
     small_task,
     with_density,
 )
-from leakgauge.tree import Sharing, stacked
 from leakgauge.types import Candidate, Domain, Records, Tree
+from leakgauge.updates import Sharing, stacked
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad
 
-from leakgauge import guards, tree
+from leakgauge import guards
 from leakgauge.errors import DomainError
 from leakgauge.losses import CrossEntropy
 from leakgauge.types import Loss, Tree
+from leakgauge.updates import trees
 
 
 @dataclass(frozen=True)
@@ -104,10 +105,10 @@ def update_of(
     for batch in _slices(recipe, len(inputs)):
         mine = {name: value[batch] for name, value in hidden.items()}
         step = gradient_of(model, theta, buffers, inputs[batch], labels[batch], recipe, mine)
-        step = tree.mapped(lambda g, p: g + recipe.weight_decay * p, step, theta)
-        velocity = tree.mapped(lambda v, g: recipe.momentum * v + g, velocity, step)
-        theta = tree.mapped(lambda p, v: p - recipe.learning_rate * v, theta, velocity)
-    return tree.mapped(torch.sub, theta, params)
+        step = trees.mapped(lambda g, p: g + recipe.weight_decay * p, step, theta)
+        velocity = trees.mapped(lambda v, g: recipe.momentum * v + g, velocity, step)
+        theta = trees.mapped(lambda p, v: p - recipe.learning_rate * v, theta, velocity)
+    return trees.mapped(torch.sub, theta, params)
 
 
 def _slices(recipe: Recipe, size: int) -> Iterator[slice]:

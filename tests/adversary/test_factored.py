@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from leakgauge.adversary import factored
-from leakgauge.adversary.factored import Factored
 from leakgauge.mechanisms import gaussian, laplace, random_prune
-from leakgauge.tree import Leaf, Mapped, Sharing, absolute_residual, masked, squared_residual
+from leakgauge.updates import Leaf, Mapped, Sharing, absolute_residual, factored, masked, squared_residual
+from leakgauge.updates.factored import Factored
 
 OUT, IN = 7, 5
 SHARINGS = {"alone": Sharing((1, 1, 1, 1)), "shared": Sharing((4,)), "uneven": Sharing((1, 0, 3))}

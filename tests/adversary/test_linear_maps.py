@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from leakgauge.adversary import linear_maps
-from leakgauge.adversary.linear_maps import Window, average_pool, convolution
+from leakgauge.updates import linear_maps
+from leakgauge.updates.linear_maps import Window, average_pool, convolution
 
 CONVOLUTIONS = {
     "few channels": nn.Conv2d(3, 5, 3, padding=1),

@@ -18,8 +18,8 @@ from leakgauge.errors import PathError
 from leakgauge.losses import CrossEntropy
 from leakgauge.observation import observe
 from leakgauge.task import Task
-from leakgauge.tree import Batch, Sharing, Stack
 from leakgauge.types import Candidate, Domain, Records
+from leakgauge.updates import Batch, Sharing, Stack
 from tests.adversary.networks import FALLING, FITTING, IMAGES, eager_updates, task_of
 
 COUNTS = (2, 0, 3, 1)

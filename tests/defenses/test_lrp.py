@@ -14,7 +14,7 @@ from leakgauge.client import Recipe
 from leakgauge.defenses import lrp, protection
 from leakgauge.errors import DomainError, NoDensityError
 from leakgauge.testing import example_update, small_records, small_task
-from leakgauge.tree import Batch, stacked
+from leakgauge.updates import Batch, stacked
 
 
 def test_the_scale_is_uniform_and_one_for_the_whole_update() -> None:

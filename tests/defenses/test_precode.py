@@ -75,8 +75,8 @@ def test_every_path_takes_the_noise_of_its_own_observation(path: str) -> None:
     seen = lg.observe(task, records, threat=Threat(grants=frozenset({"noise"})))
     from leakgauge.adversary.ghost import Ghost
     from leakgauge.adversary.paths import Loop, Vmap
-    from leakgauge.tree import Sharing
     from leakgauge.types import Candidate
+    from leakgauge.updates import Sharing
 
     made = {"ghost": Ghost.of, "vmap": Vmap, "loop": Loop}[path](task, task.params)
     noise = torch.stack([one.rounds[0].nuisances[NOISE].double() for one in seen])

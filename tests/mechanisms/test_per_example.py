@@ -16,8 +16,8 @@ from leakgauge.adversary.paths import Loop, Vmap
 from leakgauge.client import Recipe
 from leakgauge.errors import DomainError, ModelError
 from leakgauge.testing import small_records, small_task
-from leakgauge.tree import Sharing, norm, stacked
 from leakgauge.types import Candidate
+from leakgauge.updates import Sharing, norm, stacked
 
 CLIP = "clip(norm=0.05, per='example')"
 
@@ -80,7 +80,7 @@ def test_every_path_clips_the_candidates_examples(batch: int, reduction: str, ho
     for n in range(2):
         made = by_hand(task, lg.Records(inputs[n], records.labels, records.domain), 0.05)
         scale = 1 if reduction == "mean" else batch
-        alone = lg.tree.Batch.of(stacked([{name: scale * value for name, value in made.items()}]))
+        alone = lg.updates.Batch.of(stacked([{name: scale * value for name, value in made.items()}]))
         assert float(noise.log_density(seen, alone, side={})) == pytest.approx(float(values[0][n]), rel=1e-8)
 
 

@@ -15,7 +15,7 @@ from leakgauge.expr import parse
 from leakgauge.mechanisms import gaussian, laplace, quantise, sign
 from leakgauge.mechanisms.quantise import _forgiving
 from leakgauge.testing import example_update, likelihood_laws, slope_matches_autograd
-from leakgauge.tree import Batch, Stack, soft_sign, squared
+from leakgauge.updates import Batch, Stack, soft_sign, squared
 
 U = torch.tensor([[0.9, -0.35, 0.0, 0.6, -0.05]], dtype=torch.float64)
 

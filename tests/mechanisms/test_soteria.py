@@ -14,7 +14,7 @@ from leakgauge.mechanisms import gaussian, soteria
 from leakgauge.mechanisms.soteria import slope_norms
 from leakgauge.task import ClientContext
 from leakgauge.testing import likelihood_laws, small_records, small_task, task_is_untouched
-from leakgauge.tree import Batch, Stack
+from leakgauge.updates import Batch, Stack
 
 
 def published(task: lg.Task, records: lg.Records, layer: str, percent: float, eps: float) -> np.ndarray:

@@ -9,7 +9,7 @@ from leakgauge.adversary import cosine, through
 from leakgauge.errors import DomainError
 from leakgauge.mechanisms import prune, random_prune, topk
 from leakgauge.testing import example_update, likelihood_laws
-from leakgauge.tree import Batch, Stack
+from leakgauge.updates import Batch, Stack
 
 
 def test_one_threshold_for_the_whole_update_or_one_for_each_tensor() -> None:

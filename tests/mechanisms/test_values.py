@@ -16,8 +16,8 @@ from leakgauge.errors import DomainError, NoDensityError
 from leakgauge.expr import parse
 from leakgauge.mechanisms import UpdatePart, clip, gaussian, laplace, prune, random_prune, smallest_survivor
 from leakgauge.testing import example_update
-from leakgauge.tree import Batch, Stack
 from leakgauge.types import Threat
+from leakgauge.updates import Batch, Stack
 
 
 def released(part: UpdatePart, update: dict[str, Tensor], seed: int = 0) -> dict[str, Tensor]:

@@ -14,8 +14,8 @@ from leakgauge.errors import DomainError, NoDensityError
 from leakgauge.mechanisms import vmf
 from leakgauge.mechanisms.vmf_math import mean_resultant
 from leakgauge.testing import example_update, sampler_agrees_with_density, small_records, small_task
-from leakgauge.tree import Batch, Stack, norm, stacked
 from leakgauge.types import Threat
+from leakgauge.updates import Batch, Stack, norm, stacked
 
 
 def generator(seed: int = 0) -> torch.Generator:

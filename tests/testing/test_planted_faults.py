@@ -40,8 +40,8 @@ from leakgauge.testing import (
     small_task,
     task_is_untouched,
 )
-from leakgauge.tree import Batch, Sharing, Sloped, Stack
 from leakgauge.types import Candidate, Context, Release, Side, Tree, Updates
+from leakgauge.updates import Batch, Sharing, Sloped, Stack
 
 
 @dataclass(frozen=True, repr=False)

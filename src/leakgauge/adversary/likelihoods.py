@@ -23,8 +23,8 @@ from leakgauge.expr import Part, register
 from leakgauge.mechanisms import Chain, Gaussian, Identity, Quantise, UpdatePart, parts_of
 from leakgauge.mechanisms.chain import is_noise
 from leakgauge.mechanisms.prune import Thresholded
-from leakgauge.tree import absolute_residual
 from leakgauge.types import Side, Tree, Updates
+from leakgauge.updates import absolute_residual
 
 Weights = Mapping[str, float] | Literal["exponential"] | None
 

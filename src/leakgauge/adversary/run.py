@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from leakgauge import tree
 from leakgauge.adversary.adversary import MEMORY, Adversary, Reconstruction
 from leakgauge.adversary.labels import labels_of
 from leakgauge.adversary.paths import Path, PathName, choose
@@ -18,8 +17,8 @@ from leakgauge.errors import DomainError
 from leakgauge.observation import Observation, check
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task
-from leakgauge.tree import Batch, Sharing, Stack
 from leakgauge.types import Candidate, Progress, Side, Tree
+from leakgauge.updates import Batch, Sharing, Stack, trees
 
 
 def attack(
@@ -262,10 +261,10 @@ class _Run:
     def _round(self, rows: list[int], r: int) -> tuple[Stack, Side]:
         """What was observed in round r by the observations ``rows``, with what is granted or visible."""
         rounds = [self.observations[i].rounds[r] for i in rows]
-        observed = tree.stacked([_moved(made.observed, self.like) for made in rounds])
+        observed = trees.stacked([_moved(made.observed, self.like) for made in rounds])
         side: dict[str, Tree] = dict(self.task.protection.update.visible(observed))
         for key in rounds[0].side:
-            side[key] = tree.stacked([_moved(made.side[key], self.like) for made in rounds])
+            side[key] = trees.stacked([_moved(made.side[key], self.like) for made in rounds])
         if "scale" in rounds[0].nuisances:
             side["scale"] = {"": torch.stack([made.nuisances["scale"].to(self.like) for made in rounds])}
         return observed, side

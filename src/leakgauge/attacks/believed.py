@@ -15,8 +15,8 @@ import torch
 from leakgauge.mechanisms import Chain, Clip, Gaussian, Identity, Laplace, Quantise, RandomPrune, UpdatePart, parts_of
 from leakgauge.mechanisms.chain import is_noise
 from leakgauge.mechanisms.prune import Thresholded
-from leakgauge.tree import square
 from leakgauge.types import Tree
+from leakgauge.updates import square
 
 
 def believed(update: UpdatePart) -> UpdatePart:

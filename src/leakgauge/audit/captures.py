@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from leakgauge.adversary.labels import last_layer
 from leakgauge.errors import ModelError
 from leakgauge.files import ENDINGS, FileError, Kind, State, read_state, some
-from leakgauge.tree import norm
+from leakgauge.updates import norm
 
 ROUND = re.compile(r"(?:^|[^a-z])r(?:ound)?[-_ ]?(\d+)", re.IGNORECASE)
 CLIENT = re.compile(r"c(?:lient)?[-_ ]?(\d+)(?!.*c(?:lient)?[-_ ]?\d)", re.IGNORECASE)

@@ -10,8 +10,8 @@ from leakgauge.client import update_of
 from leakgauge.errors import NoDensityError, ObservationError
 from leakgauge.mechanisms import Chain, Gaussian, Identity, parts_of
 from leakgauge.task import Task
-from leakgauge.tree import Batch
 from leakgauge.types import Records
+from leakgauge.updates import Batch
 
 _WHERE = "Fisher indicator"
 

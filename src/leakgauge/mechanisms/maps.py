@@ -9,11 +9,12 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Generator, Tensor
 
-from leakgauge import guards, tree
+from leakgauge import guards
 from leakgauge.errors import ModelError
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart
 from leakgauge.types import Context, Release, Side, Tree, Updates
+from leakgauge.updates import trees
 
 
 @register("mechanism", "identity")
@@ -85,7 +86,7 @@ class Clip(UpdatePart):
         """The updates of B examples, ``[B, …]``, each clipped."""
         squares = torch.stack([u.reshape(len(u), -1).square().sum(1) for u in updates.values()], 1)
         factor = self._factor(squares, tuple(updates))[:, 0]
-        return tree.mapped(lambda u: u * factor.view(-1, *[1] * (u.dim() - 1)), updates)
+        return trees.mapped(lambda u: u * factor.view(-1, *[1] * (u.dim() - 1)), updates)
 
     def apply(self, update: Updates, side: Side) -> Updates:
         def clipped(one: Updates) -> Updates:

@@ -10,12 +10,12 @@ from typing import ClassVar, Self
 import torch
 from torch import Generator, Tensor
 
-from leakgauge import guards, tree
+from leakgauge import guards
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart, draw
-from leakgauge.tree import absolute_residual, squared_residual
 from leakgauge.types import Context, Release, Side, Tree, Updates
+from leakgauge.updates import absolute_residual, squared_residual, trees
 
 
 @register("mechanism", "gaussian")
@@ -39,7 +39,7 @@ class Gaussian(UpdatePart):
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         if self.std == 0:
             return Release(dict(update))
-        return Release(tree.mapped(lambda u: u + self.std * draw(u, generator), update))
+        return Release(trees.mapped(lambda u: u + self.std * draw(u, generator), update))
 
     def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
         _check_density(self, self.std)
@@ -82,7 +82,7 @@ class Laplace(UpdatePart):
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         if self.scale == 0:
             return Release(dict(update))
-        return Release(tree.mapped(lambda u: u + self.scale * _laplace(u, generator), update))
+        return Release(trees.mapped(lambda u: u + self.scale * _laplace(u, generator), update))
 
     def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
         return self.entry_density()(observed, update)

@@ -10,11 +10,11 @@ from typing import ClassVar, Self
 import torch
 from torch import Generator, Tensor, nn
 
-from leakgauge import guards, tree
+from leakgauge import guards
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart, draw
-from leakgauge.tree import Sloped, Slopes, excess, masked
 from leakgauge.types import Context, Release, Side, Tree, Updates
+from leakgauge.updates import Sloped, Slopes, excess, masked, trees
 
 
 @register("mechanism", "random_prune")
@@ -41,11 +41,11 @@ class RandomPrune(UpdatePart):
         _check_fraction("random_prune", self.p)
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
-        mask = tree.mapped(lambda u: (draw(u, generator, torch.rand) >= self.p).to(u.dtype), update)
-        return Release(tree.mapped(torch.mul, update, mask), {"mask": mask})
+        mask = trees.mapped(lambda u: (draw(u, generator, torch.rand) >= self.p).to(u.dtype), update)
+        return Release(trees.mapped(torch.mul, update, mask), {"mask": mask})
 
     def visible(self, observed: Tree) -> dict[str, Tree]:
-        return {"mask": tree.mapped(lambda o: (o != 0).to(o.dtype), observed)}
+        return {"mask": trees.mapped(lambda o: (o != 0).to(o.dtype), observed)}
 
     def apply(self, update: Updates, side: Side) -> Updates | None:
         return update.mapped(masked, side["mask"]) if "mask" in side else None
@@ -116,7 +116,7 @@ class Thresholded(UpdatePart):
             least = magnitudes.new_zeros(()) if self == self.neutral() else magnitudes.kthvalue(rank).values
             threshold |= {name: least.view([1] * update[name].dim()) for name in group}
         threshold = {name: threshold[name] for name in update}
-        observed = tree.mapped(lambda u, t: torch.where(u.abs() < t, torch.zeros_like(u), u), update, threshold)
+        observed = trees.mapped(lambda u, t: torch.where(u.abs() < t, torch.zeros_like(u), u), update, threshold)
         return Release(observed, {"threshold": threshold})
 
     def visible(self, observed: Tree) -> dict[str, Tree]:
@@ -136,7 +136,7 @@ class Thresholded(UpdatePart):
                 least = torch.where(true_zeros, torch.zeros_like(least), least)
             threshold |= {name: least.view(-1, *[1] * (observed[name].dim() - 1)) for name in group}
         threshold = {name: threshold[name] for name in observed}
-        return {"threshold": threshold, "kept": tree.mapped(lambda o: o != 0, observed)}
+        return {"threshold": threshold, "kept": trees.mapped(lambda o: o != 0, observed)}
 
     def apply(self, update: Updates, side: Side) -> Updates | None:
         """With the survivors in sight: theirs as they are, and of a zero only the excess over τ.

@@ -10,12 +10,12 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from leakgauge import guards, tree
+from leakgauge import guards
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart, draw
-from leakgauge.tree import Sloped, Slopes
 from leakgauge.types import Context, Release, Side, Tree, Updates
+from leakgauge.updates import Sloped, Slopes, trees
 
 
 @register("mechanism", "quantise")
@@ -41,12 +41,12 @@ class Quantise(UpdatePart):
         guards.count(self.levels, "levels", "quantise")
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
-        step = tree.mapped(lambda u: (u.abs().max() / self.levels).view([1] * u.dim()), update)
-        observed = tree.mapped(lambda u, d: _rounded(u, d, generator), update, step)
+        step = trees.mapped(lambda u: (u.abs().max() / self.levels).view([1] * u.dim()), update)
+        observed = trees.mapped(lambda u, d: _rounded(u, d, generator), update, step)
         return Release(observed, {"step": step})
 
     def visible(self, observed: Tree) -> dict[str, Tree]:
-        return {"step": tree.mapped(lambda o: _largest(o) / self.levels, observed)}
+        return {"step": trees.mapped(lambda o: _largest(o) / self.levels, observed)}
 
     def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
         """``Σ log P(o_e | u_e)``; minus infinity where an entry is further than Δ from what was seen."""
@@ -109,9 +109,9 @@ class Quantise(UpdatePart):
         not nearly right, and has no slope there.
         """
         step = self._step(side)
-        below = tree.mapped(torch.zeros_like, step)
+        below = trees.mapped(torch.zeros_like, step)
         if threshold is not None:
-            below = tree.mapped(
+            below = trees.mapped(
                 lambda o, t, d: torch.where(o == 0, (t - d).clamp(min=0), 0.0), observed, threshold, step
             )
         value = update.entries(_forgiving(share), observed, step, below).sum(1)

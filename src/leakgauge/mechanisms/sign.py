@@ -9,11 +9,10 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from leakgauge import tree
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart
-from leakgauge.tree import soft_sign
 from leakgauge.types import Context, Release, Side, Tree, Updates
+from leakgauge.updates import soft_sign, trees
 
 _SHARPNESS = 10.0
 """Of the soft sign, in root mean squares of the tensor. Chosen on train records of MNIST; 3 and 40 end 2 dB lower."""
@@ -36,7 +35,7 @@ class Sign(UpdatePart):
     closed: ClassVar[bool] = True
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
-        return Release(tree.mapped(torch.sign, update))
+        return Release(trees.mapped(torch.sign, update))
 
     def apply(self, update: Updates, side: Side) -> Updates:
         square = update.square()

@@ -11,12 +11,12 @@ from typing import ClassVar, Literal, Self, get_args
 import torch
 from torch import Generator, Tensor
 
-from leakgauge import guards, tree
+from leakgauge import guards
 from leakgauge.errors import DomainError, ModelError, nearest
 from leakgauge.expr import register
 from leakgauge.mechanisms.base import EntryDensity, UpdatePart
-from leakgauge.tree import masked
 from leakgauge.types import Context, Release, Side, Tree, Updates
+from leakgauge.updates import masked, trees
 
 Features = Literal["all", "live"]
 Pull = Callable[[Tensor], tuple[Tensor, ...]]
@@ -86,7 +86,7 @@ class Soteria(UpdatePart):
                 )
             kept = self.kept(context.representation(self.layer), self.slopes(context))
             mask[self.weight] = kept.to(update[self.weight]).unsqueeze(0)
-        return Release(tree.mapped(torch.mul, update, mask), {"mask": mask})
+        return Release(trees.mapped(torch.mul, update, mask), {"mask": mask})
 
     def kept(self, representation: Tensor, slopes: Tensor) -> Tensor:
         """Which features stay, ``[F]``; both arguments are ``[B, F]``."""

@@ -38,8 +38,8 @@ from leakgauge.metrics import mse
 from leakgauge.observation import Observation, observe
 from leakgauge.priors import Finite
 from leakgauge.task import Task
-from leakgauge.tree import norm
 from leakgauge.types import Records, Tree
+from leakgauge.updates import norm
 
 DELTA = 1e-5
 EPSILONS = tuple(float(10 ** (k / 2)) for k in range(13))

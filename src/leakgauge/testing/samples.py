@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from leakgauge.mechanisms import Quantise, UpdatePart, parts_of
-from leakgauge.tree import Batch, Stack
 from leakgauge.types import Side
+from leakgauge.updates import Batch, Stack
 
 NAME = "layer.weight"
 """The one tensor of the updates that are drawn."""

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from leakgauge.tree import Dense, Entrywise, Leaf, Mapped, Sharing, Sloped, Slopes, masked, squared_residual
+from leakgauge.updates.entrywise import Entrywise, Sloped, Slopes, masked, squared_residual
+from leakgauge.updates.leaves import Dense, Leaf, Mapped, Sharing
 
 BLOCK = 2**19
 """Entries of a block of rows: two megabytes in float32, still in the cache when used again, and few calls in all."""
