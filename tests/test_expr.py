@@ -38,7 +38,7 @@ def fussy(level: float = 1.0) -> Mine:
 def registry(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Callable[..., Any]]]:
     """A copy of the registry, so that a test may add to it."""
     copied = {kind: dict(made) for kind, made in REGISTRY.items()}
-    monkeypatch.setattr(expr, "REGISTRY", copied)
+    monkeypatch.setattr(expr.parts, "REGISTRY", copied)
     return copied
 
 
@@ -134,7 +134,7 @@ def test_an_entry_point_is_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
         assert group == "leakgauge.parts"
         return [Entry()]
 
-    monkeypatch.setattr(expr, "entry_points", entries)
+    monkeypatch.setattr(expr.parts, "entry_points", entries)
     expr.plugins.cache_clear()
     assert parse("from_a_package(level=2.0)") == Mine(2.0)
     expr.plugins.cache_clear()

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from leakgauge.audit.doctor import Diagnosis, Evidence, Setup, diagnose, examine
 from leakgauge.audit.spec import of
 from leakgauge.errors import DataError
-from leakgauge.files import FileError
+from leakgauge.storage.states import FileError
 from leakgauge.types import Domain, Records
 
 DOMAIN = Domain("image", (1, 6, 6), 4)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import nn
 
-from leakgauge.files import FileError, metadata_of, read_state
+from leakgauge.storage.states import FileError, metadata_of, read_state
 
 MODEL = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
 STATE = {name: value.clone() for name, value in MODEL.state_dict().items()}

@@ -15,8 +15,8 @@ from leakgauge.adversary import Adversary, lbfgs, scaled_l2, signed_adam
 from leakgauge.adversary.likelihoods import cosine
 from leakgauge.audit.captures import Capture, captured, folder_of, upright
 from leakgauge.audit.inspect import attacks_on, inspect, picture
-from leakgauge.files import FileError, State, metadata_of, read_state
 from leakgauge.priors import tv
+from leakgauge.storage.states import FileError, State, metadata_of, read_state
 from leakgauge.task import Task
 from leakgauge.types import Domain, Records
 

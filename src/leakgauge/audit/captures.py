@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from leakgauge.adversary.labels import last_layer
 from leakgauge.errors import ModelError
-from leakgauge.files import ENDINGS, FileError, Kind, State, read_state, some
+from leakgauge.storage.states import ENDINGS, FileError, Kind, State, read_state, some
 from leakgauge.updates import norm
 
 ROUND = re.compile(r"(?:^|[^a-z])r(?:ound)?[-_ ]?(\d+)", re.IGNORECASE)

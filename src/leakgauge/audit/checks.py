@@ -19,16 +19,14 @@ from torch import nn
 
 import leakgauge
 from leakgauge import data, models
-from leakgauge.audit import syntax
 from leakgauge.audit.clients import encodes
 from leakgauge.audit.spec import Problem, Spec, kinds, shown
 from leakgauge.audit.statistics import least_p
-from leakgauge.audit.syntax import PATH
 from leakgauge.client import Recipe
 from leakgauge.defenses.protection import Protection, protection
 from leakgauge.errors import LeakgaugeError, nearest
-from leakgauge.expr import REGISTRY, plugins
-from leakgauge.files import read_state, some
+from leakgauge.expr import PATH, REGISTRY, paths, plugins
+from leakgauge.storage.states import read_state, some
 from leakgauge.task import Task
 from leakgauge.types import Domain
 
@@ -105,7 +103,7 @@ class Checks:
         before = len(self.found)
         kinds, called, listing = KINDS[group]
         known = {name for kind in kinds for name in REGISTRY.get(kind, {})}
-        hidden, strangers = syntax.hidden(text)
+        hidden, strangers = paths.hidden(text)
         others = set(plugins())  # names only: nothing is loaded
         for stranger in strangers.values():
             if stranger.partition(":")[0].partition(".")[0] in sys.stdlib_module_names:
@@ -116,18 +114,18 @@ class Checks:
             self.add(key, f"cannot read {shown(repr(text))}", f"write it like {_example(kinds)}")
             return None
         every = {name for by in REGISTRY.values() for name in by}
-        for name in dict.fromkeys(syntax.names(tree)):
+        for name in dict.fromkeys(paths.names(tree)):
             if name not in every and name not in strangers and name not in others:
                 self.add(key, f"unknown name {name!r} in {shown(repr(text))}", nearest(name, known))
-        for name in syntax.outermost(tree):
+        for name in paths.outermost(tree):
             if name in every and name not in known:
                 self.add(key, f"{name!r} is not {called}", f"see `{listing}`")
         if len(self.found) > before:
             return None
         others = (set(strangers) | others) - every
-        if others & set(syntax.names(tree)):
-            for piece in syntax.pieces(tree):
-                if not others & set(syntax.names(piece)):
+        if others & set(paths.names(tree)):
+            for piece in paths.pieces(tree):
+                if not others & set(paths.names(piece)):
                     self.tried(key, _parse, ast.unparse(piece), kinds[0], key)
             return None
         return self.tried(key, _parse, text, kinds[0], key)

@@ -21,8 +21,8 @@ from leakgauge.audit.doctor_words import alternatives, hints, sentences
 from leakgauge.audit.replay import Channels, Evidence, Replayer, Setup
 from leakgauge.audit.spec import Spec
 from leakgauge.errors import DataError
-from leakgauge.files import read_state
 from leakgauge.losses import CrossEntropy, loss_named
+from leakgauge.storage.states import read_state
 from leakgauge.types import Domain, Loss, Records
 
 Status = Literal["replays", "replays otherwise", "does not replay"]

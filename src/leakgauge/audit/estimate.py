@@ -21,7 +21,7 @@ from leakgauge.audit.plan import ARMS, IDENTITY, Cell, Plan, plan, shown, traini
 from leakgauge.audit.prepare import Prepared, prepare
 from leakgauge.audit.spec import Spec
 from leakgauge.audit.store import Store
-from leakgauge.audit.syntax import PATH
+from leakgauge.expr import PATH
 from leakgauge.training import train
 
 WARM, TIMED = 2, 6

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from leakgauge.client import Recipe, gradient_of, update_of
 from leakgauge.errors import LeakgaugeError
-from leakgauge.files import FileError, Kind, State, some
 from leakgauge.losses import CrossEntropy
 from leakgauge.models import normalised
+from leakgauge.storage.states import FileError, Kind, State, some
 from leakgauge.task import working_copy
 from leakgauge.types import Loss, Records
 

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 import leakgauge
-from leakgauge import parse, toml
+from leakgauge import parse
 from leakgauge.audit import cells
 from leakgauge.audit.clients import encodes
 from leakgauge.audit.plan import Cell, Plan, plan
@@ -33,6 +33,7 @@ from leakgauge.audit.spec import Problem, Spec, SpecError
 from leakgauge.audit.store import Store, StoreError, canonical, write
 from leakgauge.defenses import protection
 from leakgauge.errors import LeakgaugeError
+from leakgauge.storage import toml
 
 
 @dataclass(frozen=True)

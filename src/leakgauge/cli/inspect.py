@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from leakgauge.audit.captures import Capture
     from leakgauge.audit.inspect import Finding
-    from leakgauge.files import State
+    from leakgauge.storage.states import State
     from leakgauge.types import Domain, Records
 
 # Optional: typer reads the union | only from 0.12.4 on
@@ -59,7 +59,7 @@ def inspect(
     """
     from leakgauge import models
     from leakgauge.audit.inspect import inspect as run
-    from leakgauge.files import read_state
+    from leakgauge.storage.states import read_state
 
     if mode not in ("train", "eval"):
         raise DomainError(f"mode is {mode!r}", where="--mode", remedy="say train or eval")
@@ -77,7 +77,7 @@ def inspect(
 
 
 def _any(folder: Path | None) -> State | None:
-    from leakgauge.files import ENDINGS, read_state
+    from leakgauge.storage.states import ENDINGS, read_state
 
     paths = sorted(p for p in folder.rglob("*") if p.suffix in ENDINGS and p.is_file()) if folder else []
     return read_state(paths[0]) if paths else None
@@ -129,7 +129,7 @@ def _captures(
     model: nn.Module, before: State | None, after: Path | None, gradient: Path | None, folder: Path | None
 ) -> list[Capture]:
     from leakgauge.audit.captures import captured, folder_of
-    from leakgauge.files import read_state
+    from leakgauge.storage.states import read_state
 
     if sum(given is not None for given in (after, gradient, folder)) != 1:
         raise DataError("the update is not given once", where="inspect", remedy="give --after, --gradient or --folder")

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-PATH = re.compile(r"(?<![\w'\"])[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+PATH = re.compile(r"(?<![\w'\"])[A-Za-z_][\w.]*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 """A part of the user's own, ``package.module:name``, inside an expression."""
 
 

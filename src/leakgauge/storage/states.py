@@ -21,8 +21,8 @@ from numpy.lib import format as npy
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from leakgauge.data.files import DEFLATE
 from leakgauge.errors import LeakgaugeError, nearest
+from leakgauge.storage.streams import DEFLATE
 
 Kind = Literal["gradient", "change", "state"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

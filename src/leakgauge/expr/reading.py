@@ -1,10 +1,4 @@
-"""Expressions: one textual form for every part, the same in Python, TOML, CLI and reports.
-
-``clip(norm=1.0) | gaussian(std=0.1)``, ``1e-4*tv() + 0.1*pixel_range()``. ``repr`` prints them,
-:func:`parse` reads them with :mod:`ast`: names come from the registry, the rest is literals and the
-operators ``|``, ``+``, ``*``; nothing is evaluated. A stranger's part is
-``my_package.module:Object(…)``, or an entry point in the group ``leakgauge.parts``.
-"""
+"""From the text of an expression to its part: names from the registry, literals, operators; nothing is evaluated."""
 
 from __future__ import annotations
 
@@ -12,21 +6,15 @@ import ast
 import dataclasses
 import importlib
 import inspect
-import math
 import operator
 import re
 import sys
-from collections.abc import Callable, Mapping
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from leakgauge.errors import ExpressionError, LeakgaugeError, nearest
-
-T = TypeVar("T")
-
-REGISTRY: dict[str, dict[str, Callable[..., Any]]] = {}
-"""kind → name → what makes the part. Filled by :func:`register`."""
+from leakgauge.expr import parts
+from leakgauge.expr.paths import hidden
 
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.BitOr: operator.or_,
@@ -34,91 +22,17 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mult: operator.mul,
 }
 _LITERALS = (bool, int, float, str, tuple, dict, type(None))
-_STRANGER = re.compile(r"(?<![\w'\"])([A-Za-z_][\w.]*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
-
-
-class Part:
-    """A frozen value with one textual form. ``version`` changes when its results do."""
-
-    version: ClassVar[int] = 1
-    expression_name: ClassVar[str] = ""
-
-    def __repr__(self) -> str:
-        shown = [
-            f"{f.name}={format_value(getattr(self, f.name))}"
-            for f in dataclasses.fields(self)  # type: ignore[arg-type]
-            if f.init and not _is_default(f, getattr(self, f.name))
-        ]
-        # its own name, not that of a registered class it derives from: the text must read back as what it is
-        name = vars(type(self)).get("expression_name") or f"{type(self).__module__}:{type(self).__qualname__}"
-        return f"{name}({', '.join(shown)})"
-
-
-def register(kind: str, name: str) -> Callable[[T], T]:
-    """Give a part its kind and its name in expressions. The second use of a name is an error."""
-
-    def enter(made: T) -> T:
-        if name in REGISTRY.setdefault(kind, {}):
-            raise ExpressionError(f"the {kind} {name!r} is registered twice", remedy="choose another name")
-        REGISTRY[kind][name] = made  # type: ignore[assignment]
-        if isinstance(made, type) and issubclass(made, Part):
-            made.expression_name = name
-        return made
-
-    return enter
-
-
-def format_value(value: Any) -> str:
-    """A value as it stands in an expression."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{k!r}: {format_value(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, float) and math.isinf(value):
-        return "1e999" if value > 0 else "-1e999"  # the literal that reads back as infinity
-    if isinstance(value, tuple):
-        inner = ", ".join(map(format_value, value))
-        return f"({inner},)" if len(value) == 1 else f"({inner})"
-    return repr(value)
-
-
-def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
-    if field.default is not dataclasses.MISSING:
-        return bool(type(field.default) is type(value) and field.default == value)
-    if field.default_factory is not dataclasses.MISSING:
-        made = field.default_factory()
-        return bool(type(made) is type(value) and made == value)
-    return False
-
-
-def names(kind: str | tuple[str, ...] | None = None) -> dict[str, Callable[..., Any]]:
-    """The registered parts of one kind, of some, or of all; entry points included."""
-    kinds = [kind] if isinstance(kind, str) else list(kind or REGISTRY)
-    found = {name: made for k in kinds for name, made in REGISTRY.get(k, {}).items()}
-    for name, entry in plugins().items():
-        if name not in found:
-            found[name] = entry.load()
-    return found
-
-
-@cache
-def plugins() -> dict[str, EntryPoint]:
-    """The parts that installed packages offer, by name; nothing of theirs is imported here."""
-    return {entry.name: entry for entry in entry_points(group="leakgauge.parts")}
 
 
 def parse(text: str, kind: str | tuple[str, ...] | None = None, *, where: str = "expression") -> Any:
     """Read an expression. Errors name the place, the fault and the nearest valid name."""
-    strangers: dict[str, str] = {}
     remedy = "write it like clip(norm=1.0) | gaussian(std=0.1)"
     if not isinstance(text, str):
         raise ExpressionError(f"{text!r} is not a text", where=where, remedy=remedy)
 
-    def hide(match: re.Match[str]) -> str:
-        key = f"_stranger_{len(strangers)}"
-        strangers[key] = match.group(0)
-        return key
-
+    plain, strangers = hidden(text.strip())
     try:
-        tree = ast.parse(_STRANGER.sub(hide, text.strip()), mode="eval")
+        tree = ast.parse(plain, mode="eval")
         return _Reader(_short(text), kind, where, strangers).read(tree.body)
     except (SyntaxError, ValueError, MemoryError, RecursionError) as fault:
         if isinstance(fault, LeakgaugeError):  # a DomainError is a ValueError that already says it all
@@ -180,13 +94,13 @@ class _Reader:
         if name in self.strangers:
             made: Callable[..., Any] = load(self.strangers[name], where=self.where)
             return made
-        for by in REGISTRY.values():
+        for by in parts.REGISTRY.values():
             if name in by:
                 return by[name]
-        if name in plugins():
-            loaded: Callable[..., Any] = plugins()[name].load()
+        if name in parts.plugins():
+            loaded: Callable[..., Any] = parts.plugins()[name].load()
             return loaded
-        raise self.fail(f"unknown name {name!r}", nearest(name, names(self.kind)))
+        raise self.fail(f"unknown name {name!r}", nearest(name, parts.names(self.kind)))
 
     def make(self, name: str, args: list[Any], keywords: list[ast.keyword]) -> Any:
         maker = self.resolve(name)
@@ -217,7 +131,7 @@ def _plain(signature: inspect.Signature) -> str:
     return (
         "("
         + ", ".join(
-            p.name if p.default is p.empty else f"{p.name}={format_value(p.default)}"
+            p.name if p.default is p.empty else f"{p.name}={parts.format_value(p.default)}"
             for p in signature.parameters.values()
         )
         + ")"
