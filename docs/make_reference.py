@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.cli.listing import parts, signature
+from leakgauge.defenses.protection import STAGES
 
 PAGE = Path(__file__).parent / "reference" / "parts.md"
 HEAD = """\
@@ -22,8 +23,7 @@ On the command line: `leakgauge list`.
 """
 KINDS = {
     "attack": "Attacks",
-    "mechanism": "Defenses of updates (mechanisms)",
-    "defense": "Defenses of records, models and training",
+    "defense": "Defenses",
     "likelihood": "Likelihoods",
     "prior": "Priors",
     "solver": "Solvers",
@@ -40,7 +40,8 @@ def page() -> str:
     """The whole page. Parts of other packages are left out: the page is about leakgauge."""
     ours = {kind: {n: m for n, m in made.items() if _ours(m)} for kind, made in parts().items()}
     order = [*KINDS, *sorted(set(ours) - set(KINDS))]
-    sections = [_section(kind, ours[kind]) for kind in order if ours.get(kind)]
+    titles = {kind: KINDS.get(kind, kind) for kind in order if ours.get(kind)}
+    sections = [section for kind, title in titles.items() for section in _sections(title, ours[kind])]
     return "\n".join([HEAD, *sections])
 
 
@@ -48,12 +49,19 @@ def _ours(made: Callable[..., Any]) -> bool:
     return made.__module__.split(".")[0] == "leakgauge"
 
 
-def _section(kind: str, made: dict[str, Callable[..., Any]]) -> str:
+def _sections(title: str, made: dict[str, Callable[..., Any]]) -> list[str]:
+    """The parts of one kind; defenses stage by stage, in the order in which the stages act."""
+    by = {stage: {n: m for n, m in made.items() if getattr(m, "stage", None) == stage} for stage in STAGES}
+    staged = [_section(f"{title}, {stage} stage", parts) for stage, parts in by.items() if parts]
+    return staged or [_section(title, made)]
+
+
+def _section(title: str, made: dict[str, Callable[..., Any]]) -> str:
     entries = [
         f"### `{name}`\n\n```text\n{signature(name, part)}\n```\n\n{_text(part)}\n"
         for name, part in sorted(made.items())
     ]
-    return "\n".join([f"## {KINDS.get(kind, kind)}\n", *entries])
+    return "\n".join([f"## {title}\n", *entries])
 
 
 def _text(made: Callable[..., Any]) -> str:

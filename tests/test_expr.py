@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leakgauge import expr
+from leakgauge.defenses import Chain, Gaussian, clip, gaussian
 from leakgauge.errors import DomainError, ExpressionError, LeakgaugeError
 from leakgauge.expr import REGISTRY, Part, parse, register
-from leakgauge.mechanisms import Chain, Gaussian, clip, gaussian
 from leakgauge.priors import norm, tv
 
 
@@ -97,11 +97,11 @@ def test_a_registered_part_prints_its_name_and_a_name_is_taken_once(
     class Once(Mine):
         pass
 
-    assert register("mechanism", "once")(Once) is Once
-    assert registry["mechanism"]["once"] is Once
+    assert register("defense", "once")(Once) is Once
+    assert registry["defense"]["once"] is Once
     assert repr(Once(level=2.0)) == "once(level=2.0)"
-    with pytest.raises(ExpressionError, match="the mechanism 'once' is registered twice; choose another name"):
-        register("mechanism", "once")(Mine)
+    with pytest.raises(ExpressionError, match="the defense 'once' is registered twice; choose another name"):
+        register("defense", "once")(Mine)
 
 
 class Outer:
@@ -170,7 +170,7 @@ def test_a_malformed_expression_says_what_and_the_remedy(text: str, what: str, r
 
 
 def test_the_nearest_name_is_one_of_the_kind_that_is_wanted() -> None:
-    assert "tv" not in message("zzz()", kind="mechanism").partition("known:")[2].split(", ")
+    assert "tv" not in message("zzz()", kind="defense").partition("known:")[2].split(", ")
 
 
 def test_a_domain_error_passes_through() -> None:

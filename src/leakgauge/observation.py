@@ -85,7 +85,7 @@ def observe(
 
 def _check_grants(task: Task, threat: Threat) -> None:
     """Refuse a name that is no nuisance of this protection or any part: most likely a slip of the pen."""
-    parts = (made for kind in ("mechanism", "defense") for made in REGISTRY.get(kind, {}).values())
+    parts = REGISTRY.get("defense", {}).values()
     known = {name for made in parts for name in getattr(made, "nuisances", ())} | set(task.protection.nuisances)
     for name in sorted(threat.grants - known):
         raise ObservationError(f"there is no nuisance {name!r} to grant", where="threat", remedy=nearest(name, known))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from leakgauge.mechanisms import gaussian, laplace, random_prune
+from leakgauge.defenses import gaussian, laplace, random_prune
 from leakgauge.updates import Leaf, Mapped, Sharing, absolute_residual, factored, masked, squared_residual
 from leakgauge.updates.factored import Factored
 

@@ -15,10 +15,9 @@ from scipy import stats
 import leakgauge as lg
 from leakgauge import bounds
 from leakgauge.bounds import bound_of, bound_of_task
-from leakgauge.defenses import Protection, protection
+from leakgauge.defenses import Gaussian, Protection, UpdatePart, protection
+from leakgauge.defenses.update.vmf_sample import sample_gaps
 from leakgauge.errors import DomainError
-from leakgauge.mechanisms import Gaussian, UpdatePart
-from leakgauge.mechanisms.vmf_sample import sample_gaps
 from leakgauge.testing import small_task
 from leakgauge.types import Context, Release, Tree
 

@@ -27,8 +27,8 @@ from leakgauge.bounds import (
     upper_limit,
     vmf_ceiling,
 )
+from leakgauge.defenses.update.vmf_sample import sample_gaps
 from leakgauge.errors import DomainError
-from leakgauge.mechanisms.vmf_sample import sample_gaps
 
 KAPPAS = st.floats(1e-6, 0.999)
 

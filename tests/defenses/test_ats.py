@@ -14,8 +14,8 @@ import leakgauge as lg
 from leakgauge.attacks import adaptive
 from leakgauge.attacks.ats import raw_image
 from leakgauge.defenses import ats
-from leakgauge.defenses.ats import apply, undone
-from leakgauge.defenses.operations import OPERATIONS, Operation
+from leakgauge.defenses.input.ats import apply, undone
+from leakgauge.defenses.input.operations import OPERATIONS, Operation
 from leakgauge.errors import DataError, DomainError
 from leakgauge.metrics import psnr
 from leakgauge.observation import encoded

@@ -16,7 +16,7 @@ from leakgauge.attacks.mixing import (
 )
 from leakgauge.attacks.unmixing import matrix
 from leakgauge.defenses import instahide, mixup
-from leakgauge.defenses.mixing import coefficients, partners
+from leakgauge.defenses.input.mixing import coefficients, partners
 from leakgauge.defenses.stages import Encoded
 from leakgauge.errors import DataError, DomainError
 from leakgauge.metrics import psnr

@@ -15,7 +15,7 @@ from leakgauge.adversary.paths import PathName
 from leakgauge.attacks import adaptive
 from leakgauge.attacks.precode import before_bottleneck, latent_noise
 from leakgauge.defenses import precode
-from leakgauge.defenses.precode import bottleneck_of
+from leakgauge.defenses.model.precode import bottleneck_of
 from leakgauge.errors import DomainError, ModelError
 from leakgauge.metrics import psnr
 from leakgauge.testing import small_records, small_task

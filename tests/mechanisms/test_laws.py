@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from leakgauge.expr import REGISTRY, parse
-from leakgauge.mechanisms import Chain, UpdatePart, parts_of
+from leakgauge.defenses import Chain, UpdatePart, of_stage, parts_of
+from leakgauge.expr import parse
 from leakgauge.testing import (
     CHAINS,
-    EXAMPLES,
     gradient_matches_finite_differences,
     has_density,
     neutral_is_identity,
@@ -17,10 +16,11 @@ from leakgauge.testing import (
     release_is_pure,
     repr_round_trips,
     sampler_agrees_with_density,
+    texts_of,
     with_density,
 )
 
-SINGLE = [text for name in REGISTRY["mechanism"] for text in EXAMPLES["mechanism"].get(name, ())]
+SINGLE = texts_of("update")
 EVERY = [*SINGLE, *CHAINS]
 DENSITIES = [
     # roundings inside longer chains are sums over levels, and dear; `make test-all` and the evidence have them
@@ -76,10 +76,9 @@ def test_repr_round_trips(text: str) -> None:
     repr_round_trips(parse(text))
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY["mechanism"]))
+@pytest.mark.parametrize("name", sorted(of_stage("update")))
 def test_neutral_is_identity(name: str) -> None:
-    made = REGISTRY["mechanism"][name]
-    assert isinstance(made, type)
+    made = of_stage("update")[name]
     assert issubclass(made, UpdatePart)
     # the norm never leaves a sphere, and neither do magnitudes a rounding
     assert neutral_is_identity(made) == (name not in ("vmf", "sign", "quantise"))

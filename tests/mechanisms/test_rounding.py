@@ -10,10 +10,10 @@ import torch
 from scipy import integrate, stats
 
 from leakgauge.adversary import cosine, forgiving, through
+from leakgauge.defenses import gaussian, laplace, quantise, sign
+from leakgauge.defenses.update.quantise import _forgiving
 from leakgauge.errors import DomainError, NoDensityError
 from leakgauge.expr import parse
-from leakgauge.mechanisms import gaussian, laplace, quantise, sign
-from leakgauge.mechanisms.quantise import _forgiving
 from leakgauge.testing import example_update, likelihood_laws, slope_matches_autograd
 from leakgauge.updates import Batch, Stack, soft_sign, squared
 

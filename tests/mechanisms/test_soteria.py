@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 import leakgauge as lg
 from leakgauge.adversary import cosine, through
+from leakgauge.defenses import gaussian, soteria
+from leakgauge.defenses.update.soteria import slope_norms
 from leakgauge.errors import DomainError, ModelError
-from leakgauge.mechanisms import gaussian, soteria
-from leakgauge.mechanisms.soteria import slope_norms
 from leakgauge.task import ClientContext
 from leakgauge.testing import likelihood_laws, small_records, small_task, task_is_untouched
 from leakgauge.updates import Batch, Stack

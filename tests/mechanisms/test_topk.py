@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from leakgauge.adversary import cosine, through
+from leakgauge.defenses import prune, random_prune, topk
 from leakgauge.errors import DomainError
-from leakgauge.mechanisms import prune, random_prune, topk
 from leakgauge.testing import example_update, likelihood_laws
 from leakgauge.updates import Batch, Stack
 

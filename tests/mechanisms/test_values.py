@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
+from leakgauge.defenses import UpdatePart, clip, gaussian, laplace, prune, random_prune, smallest_survivor
 from leakgauge.errors import DomainError, NoDensityError
 from leakgauge.expr import parse
-from leakgauge.mechanisms import UpdatePart, clip, gaussian, laplace, prune, random_prune, smallest_survivor
 from leakgauge.testing import example_update
 from leakgauge.types import Threat
 from leakgauge.updates import Batch, Stack

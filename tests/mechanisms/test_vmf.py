@@ -10,9 +10,9 @@ import torch
 from scipy import stats
 
 import leakgauge as lg
+from leakgauge.defenses import vmf
+from leakgauge.defenses.update.vmf_math import mean_resultant
 from leakgauge.errors import DomainError, NoDensityError
-from leakgauge.mechanisms import vmf
-from leakgauge.mechanisms.vmf_math import mean_resultant
 from leakgauge.testing import example_update, sampler_agrees_with_density, small_records, small_task
 from leakgauge.types import Threat
 from leakgauge.updates import Batch, Stack, norm, stacked

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from leakgauge.errors import DomainError
-from leakgauge.mechanisms.vmf_math import (
+from leakgauge.defenses.update.vmf_math import (
     log_density,
     log_normaliser,
     log_peak,
     mean_resultant,
     uniform_cap,
 )
+from leakgauge.errors import DomainError
 from leakgauge.testing.references import relative_error, vmf_log_capacity, vmf_log_capacity_bessel
 
 KAPPAS = st.floats(-6, 12).map(lambda e: 10.0**e)

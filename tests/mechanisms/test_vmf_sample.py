@@ -9,9 +9,9 @@ import pytest
 import torch
 from scipy import integrate, stats
 
+from leakgauge.defenses.update.vmf_math import mean_resultant
+from leakgauge.defenses.update.vmf_sample import sample, sample_gaps
 from leakgauge.errors import DomainError
-from leakgauge.mechanisms.vmf_math import mean_resultant
-from leakgauge.mechanisms.vmf_sample import sample, sample_gaps
 
 
 @pytest.mark.parametrize(("dim", "kappa"), [(2, 0.5), (3, 4.0), (5, 0.0), (5, 30.0), (20, 10.0)])

@@ -14,7 +14,7 @@ from leakgauge.audit.prepare import Prepared
 from leakgauge.audit.spec import Spec
 from leakgauge.audit.statistics import Scores
 from leakgauge.bounds import BestGuess, Corridor, Figure, blind_guess, bound_of_task, corridor
-from leakgauge.mechanisms import Gaussian, Laplace, UpdatePart, parts_of
+from leakgauge.defenses import Gaussian, Laplace, UpdatePart, parts_of
 from leakgauge.task import Task
 
 HALF = 0.5

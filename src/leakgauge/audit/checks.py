@@ -31,7 +31,7 @@ from leakgauge.task import Task
 from leakgauge.types import Domain
 
 KINDS = {
-    "defenses": (("mechanism", "defense"), "a defense", "leakgauge list"),
+    "defenses": (("defense",), "a defense", "leakgauge list defense"),
     "adversaries": (("attack", "adversary"), "an attack", "leakgauge list attack"),
     "task.model": (("model",), "a model", "leakgauge list model"),
     "task.loss": (("loss",), "a loss", "leakgauge list loss"),
@@ -362,6 +362,6 @@ def _reachable(level: float, tests: int) -> str:
 
 
 def _example(kinds: tuple[str, ...]) -> str:
-    return {"mechanism": "clip(norm=1.0) | gaussian(std=0.1)", "attack": "inverting_gradients()"}.get(
+    return {"defense": "clip(norm=1.0) | gaussian(std=0.1)", "attack": "inverting_gradients()"}.get(
         kinds[0], "mlp(width=100)"
     )

@@ -171,7 +171,7 @@ class _Planning:
 
 
 @cache
-def shown(text: str, kind: str = "mechanism") -> str:
+def shown(text: str, kind: str = "defense") -> str:
     """An expression in its one form."""
     return repr(parse(text, kind))
 

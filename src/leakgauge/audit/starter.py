@@ -37,7 +37,7 @@ mode = "eval"                        # or "train", if your client trains with ba
 # defended = true                    # one training per defense, with it: shows what it costs in accuracy
 # seeds = 3                          # trainings of each, so that the spread of the accuracy is known
 
-[defenses]                           # name = expression (`leakgauge list mechanism`, `leakgauge list defense`)
+[defenses]                           # name = expression (`leakgauge list defense`)
 none = "identity()"
 noisy = "gaussian(std=0.01)"
 clipped = "clip(norm=1.0) | gaussian(std=0.01)"

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from leakgauge.bounds.fisher import Indicator, UpdateOf, cramer_rao
 from leakgauge.client import update_of
+from leakgauge.defenses import Chain, Gaussian, Identity, parts_of
 from leakgauge.errors import NoDensityError, ObservationError
-from leakgauge.mechanisms import Chain, Gaussian, Identity, parts_of
 from leakgauge.task import Task
 from leakgauge.types import Records
 from leakgauge.updates import Batch

@@ -22,9 +22,17 @@ from leakgauge.bounds.laplace import log_capacity_laplace
 from leakgauge.bounds.pruned import log_capacity_pruned
 from leakgauge.bounds.reach import Reach, Sizes, reach_of
 from leakgauge.bounds.robustness import Ceiling, capacity_ceiling, epsilon_ceiling, mu_ceiling, vmf_ceiling, vmf_rounds
-from leakgauge.defenses import Protection
-from leakgauge.mechanisms import Gaussian, Laplace, Quantise, RandomPrune, UpdatePart, VonMisesFisher, parts_of
-from leakgauge.mechanisms.chain import is_noise
+from leakgauge.defenses import (
+    Gaussian,
+    Laplace,
+    Protection,
+    Quantise,
+    RandomPrune,
+    UpdatePart,
+    VonMisesFisher,
+    parts_of,
+)
+from leakgauge.defenses.update.chain import is_noise
 from leakgauge.task import Task
 
 _FORMULA = "bound of a protection"

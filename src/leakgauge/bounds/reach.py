@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 from leakgauge import guards
 from leakgauge.bounds.epsilon import Unit
-from leakgauge.defenses import Protection
+from leakgauge.defenses import Clip, Identity, Protection, RandomPrune, UpdatePart, VonMisesFisher, parts_of
 from leakgauge.defenses.protection import STAGES
-from leakgauge.mechanisms import Clip, Identity, RandomPrune, UpdatePart, VonMisesFisher, parts_of
 
 Sizes = int | Mapping[str, int]
 """p, the entries of an update; or the entries of each of its tensors."""

@@ -19,8 +19,8 @@ import numpy as np
 
 from leakgauge import guards
 from leakgauge.bounds.gaussian import log_capacity_gaussian, ratio, shifted_mode
+from leakgauge.defenses.update.vmf_sample import sample_gaps
 from leakgauge.errors import DomainError
-from leakgauge.mechanisms.vmf_sample import sample_gaps
 from leakgauge.special import Array
 
 _FORMULA = "Gaussian capacity of a set"

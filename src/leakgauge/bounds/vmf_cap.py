@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from leakgauge import guards
-from leakgauge.mechanisms.vmf_math import uniform_cap
+from leakgauge.defenses.update.vmf_math import uniform_cap
 from leakgauge.special import Array, legendre
 
 _FORMULA = "von Mises-Fisher ceiling"

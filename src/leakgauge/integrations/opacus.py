@@ -29,9 +29,8 @@ from torch import Tensor, nn
 from leakgauge import guards
 from leakgauge.bounds import Privacy
 from leakgauge.client import Recipe
-from leakgauge.defenses import Protection
+from leakgauge.defenses import Protection, clip, gaussian
 from leakgauge.errors import DomainError, MissingExtraError, ModelError, ObservationError
-from leakgauge.mechanisms import clip, gaussian
 from leakgauge.observation import Observation, Round
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task

@@ -33,7 +33,7 @@ from leakgauge.bounds import (
     log_capacity_vmf,
     sigma_of,
 )
-from leakgauge.mechanisms import Gaussian, UpdatePart, VonMisesFisher, clip, gaussian, parts_of, vmf
+from leakgauge.defenses import Gaussian, UpdatePart, VonMisesFisher, clip, gaussian, parts_of, vmf
 from leakgauge.metrics import mse
 from leakgauge.observation import Observation, observe
 from leakgauge.priors import Finite

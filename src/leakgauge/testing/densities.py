@@ -10,8 +10,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from leakgauge.mechanisms import EntryDensity, UpdatePart, parts_of
-from leakgauge.mechanisms.chain import is_noise
+from leakgauge.defenses import EntryDensity, UpdatePart, parts_of
+from leakgauge.defenses.update.chain import is_noise
 from leakgauge.testing.cells import Cells
 from leakgauge.testing.samples import NAME, Directions, Entries, Releases, depends_on_statistics
 from leakgauge.types import Side

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leakgauge.defenses import UpdatePart
 from leakgauge.expr import parse
-from leakgauge.mechanisms import UpdatePart
 from leakgauge.task import Task
 from leakgauge.types import Tree
 from leakgauge.updates import trees

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from leakgauge.mechanisms import Quantise, UpdatePart, parts_of
+from leakgauge.defenses import Quantise, UpdatePart, parts_of
 from leakgauge.types import Side
 from leakgauge.updates import Batch, Stack
 

@@ -15,8 +15,8 @@ from torch.func import functional_call, jacrev, vmap
 
 from leakgauge import guards
 from leakgauge.client import update_of
-from leakgauge.defenses.ats import AutomaticTransformation
-from leakgauge.defenses.operations import OPERATIONS
+from leakgauge.defenses.input.ats import AutomaticTransformation
+from leakgauge.defenses.input.operations import OPERATIONS
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task
 from leakgauge.types import Progress, Records

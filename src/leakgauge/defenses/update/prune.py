@@ -11,13 +11,13 @@ import torch
 from torch import Generator, Tensor, nn
 
 from leakgauge import guards
+from leakgauge.defenses.update.base import EntryDensity, UpdatePart, draw
 from leakgauge.expr import register
-from leakgauge.mechanisms.base import EntryDensity, UpdatePart, draw
 from leakgauge.types import Context, Release, Side, Tree, Updates
 from leakgauge.updates import Sloped, Slopes, excess, masked, trees
 
 
-@register("mechanism", "random_prune")
+@register("defense", "random_prune")
 @dataclass(frozen=True, repr=False)
 class RandomPrune(UpdatePart):
     """Set each entry to zero with probability p, without looking at it.
@@ -178,7 +178,7 @@ class Thresholded(UpdatePart):
         return EntryDensity(log, log_mass, (*density.others, side["threshold"]), atom=True, lattice=density.lattice)
 
 
-@register("mechanism", "prune")
+@register("defense", "prune")
 @dataclass(frozen=True, repr=False)
 class MagnitudePrune(Thresholded):
     """Keep only the largest entries of each tensor.

@@ -1,15 +1,15 @@
 """Update-stage defenses: frozen values that release an update and say with what density."""
 
-from leakgauge.mechanisms.base import EntryDensity, UpdatePart, parts_of
-from leakgauge.mechanisms.chain import Chain
-from leakgauge.mechanisms.maps import Clip, Identity
-from leakgauge.mechanisms.noise import Gaussian, Laplace
-from leakgauge.mechanisms.prune import MagnitudePrune, RandomPrune, smallest_survivor
-from leakgauge.mechanisms.quantise import Quantise
-from leakgauge.mechanisms.sign import Sign
-from leakgauge.mechanisms.soteria import Soteria
-from leakgauge.mechanisms.topk import TopK
-from leakgauge.mechanisms.vmf import VonMisesFisher
+from leakgauge.defenses.update.base import EntryDensity, UpdatePart, parts_of
+from leakgauge.defenses.update.chain import Chain
+from leakgauge.defenses.update.maps import Clip, Identity
+from leakgauge.defenses.update.noise import Gaussian, Laplace
+from leakgauge.defenses.update.prune import MagnitudePrune, RandomPrune, smallest_survivor
+from leakgauge.defenses.update.quantise import Quantise
+from leakgauge.defenses.update.sign import Sign
+from leakgauge.defenses.update.soteria import Soteria
+from leakgauge.defenses.update.topk import TopK
+from leakgauge.defenses.update.vmf import VonMisesFisher
 
 identity, clip = Identity, Clip
 gaussian, laplace = Gaussian, Laplace

@@ -11,14 +11,14 @@ import torch
 from torch import Generator, Tensor
 
 from leakgauge import guards
+from leakgauge.defenses.update.base import EntryDensity, UpdatePart, draw
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import register
-from leakgauge.mechanisms.base import EntryDensity, UpdatePart, draw
 from leakgauge.types import Context, Release, Side, Tree, Updates
 from leakgauge.updates import Sloped, Slopes, trees
 
 
-@register("mechanism", "quantise")
+@register("defense", "quantise")
 @dataclass(frozen=True, repr=False)
 class Quantise(UpdatePart):
     """Round every entry to one of its two neighbours among ``2·levels + 1`` values, at random and without bias.

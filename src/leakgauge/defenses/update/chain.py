@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Generator, Tensor
 
+from leakgauge.defenses.update.base import EntryDensity, Support, UpdatePart
+from leakgauge.defenses.update.maps import Clip, Identity
 from leakgauge.errors import DomainError, NoDensityError
-from leakgauge.mechanisms.base import EntryDensity, Support, UpdatePart
-from leakgauge.mechanisms.maps import Clip, Identity
 from leakgauge.types import Context, Release, Side, Tree, Updates
 
 

@@ -19,7 +19,7 @@ from leakgauge.expr import Part
 from leakgauge.types import Context, Release, Side, Tree, Updates
 
 if TYPE_CHECKING:
-    from leakgauge.mechanisms.chain import Chain
+    from leakgauge.defenses.update.chain import Chain
 
 Support = Literal["entries", "sphere"]
 
@@ -57,6 +57,7 @@ class UpdatePart(Part):
     clipping norm before it still holds after it.
     """
 
+    stage: ClassVar[str] = "update"
     nuisances: ClassVar[tuple[str, ...]] = ()
     support: ClassVar[Support] = "entries"
     closed: ClassVar[bool] = False
@@ -112,7 +113,7 @@ class UpdatePart(Part):
         return None
 
     def __or__(self, other: Any) -> Chain:
-        from leakgauge.mechanisms.chain import Chain  # a chain is itself a part
+        from leakgauge.defenses.update.chain import Chain  # a chain is itself a part
 
         if not isinstance(other, UpdatePart):
             return NotImplemented

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from leakgauge import guards
+from leakgauge.defenses.update.prune import Thresholded
 from leakgauge.expr import register
-from leakgauge.mechanisms.prune import Thresholded
 
 
-@register("mechanism", "topk")
+@register("defense", "topk")
 @dataclass(frozen=True, repr=False)
 class TopK(Thresholded):
     """Keep the k largest entries of the whole update, or of each tensor.
@@ -20,7 +20,7 @@ class TopK(Thresholded):
     ``k = max(1, ⌈keep · n⌉)`` of n entries; the others become zero. Ties with the k-th survive, so that the choice
     is a function of the update. With one threshold for all tensors (``per="update"``) whole layers may vanish; with one
     for each it is ``prune(p=1-keep)`` but for the rounding of k. The density after noise is that of
-    :class:`~leakgauge.mechanisms.MagnitudePrune`. What error feedback would add in later rounds is not modelled.
+    :class:`~leakgauge.defenses.update.MagnitudePrune`. What error feedback would add in later rounds is not modelled.
 
     References:
         Aji and Heafield, Sparse Communication for Distributed Gradient Descent, 2017.

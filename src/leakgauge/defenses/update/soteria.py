@@ -12,9 +12,9 @@ import torch
 from torch import Generator, Tensor
 
 from leakgauge import guards
+from leakgauge.defenses.update.base import EntryDensity, UpdatePart
 from leakgauge.errors import DomainError, ModelError, nearest
 from leakgauge.expr import register
-from leakgauge.mechanisms.base import EntryDensity, UpdatePart
 from leakgauge.types import Context, Release, Side, Tree, Updates
 from leakgauge.updates import masked, trees
 
@@ -23,7 +23,7 @@ Pull = Callable[[Tensor], tuple[Tensor, ...]]
 _TOGETHER = 64  # directions or features at once; more only costs memory
 
 
-@register("mechanism", "soteria")
+@register("defense", "soteria")
 @dataclass(frozen=True, repr=False)
 class Soteria(UpdatePart):
     """Zero the columns of one linear layer's weight gradient, chosen by the slopes of its input features.

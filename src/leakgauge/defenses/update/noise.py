@@ -11,14 +11,14 @@ import torch
 from torch import Generator, Tensor
 
 from leakgauge import guards
+from leakgauge.defenses.update.base import EntryDensity, UpdatePart, draw
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import register
-from leakgauge.mechanisms.base import EntryDensity, UpdatePart, draw
 from leakgauge.types import Context, Release, Side, Tree, Updates
 from leakgauge.updates import absolute_residual, squared_residual, trees
 
 
-@register("mechanism", "gaussian")
+@register("defense", "gaussian")
 @dataclass(frozen=True, repr=False)
 class Gaussian(UpdatePart):
     """Add Gaussian noise to every entry.
@@ -61,7 +61,7 @@ class Gaussian(UpdatePart):
         return cls(std=0.0)
 
 
-@register("mechanism", "laplace")
+@register("defense", "laplace")
 @dataclass(frozen=True, repr=False)
 class Laplace(UpdatePart):
     """Add Laplace noise to every entry.

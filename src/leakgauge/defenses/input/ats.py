@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Generator, Tensor
 
-from leakgauge.defenses.operations import OPERATIONS, Operation
+from leakgauge.defenses.input.operations import OPERATIONS, Operation
 from leakgauge.defenses.stages import Encoded, InputPart
 from leakgauge.errors import DataError, DomainError
 from leakgauge.expr import register

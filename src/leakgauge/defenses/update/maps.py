@@ -10,14 +10,14 @@ import torch
 from torch import Generator, Tensor
 
 from leakgauge import guards
+from leakgauge.defenses.update.base import EntryDensity, UpdatePart
 from leakgauge.errors import ModelError
 from leakgauge.expr import register
-from leakgauge.mechanisms.base import EntryDensity, UpdatePart
 from leakgauge.types import Context, Release, Side, Tree, Updates
 from leakgauge.updates import trees
 
 
-@register("mechanism", "identity")
+@register("defense", "identity")
 @dataclass(frozen=True, repr=False)
 class Identity(UpdatePart):
     """No defense: the update leaves as it is."""
@@ -39,7 +39,7 @@ class Identity(UpdatePart):
         return cls()
 
 
-@register("mechanism", "clip")
+@register("defense", "clip")
 @dataclass(frozen=True, repr=False)
 class Clip(UpdatePart):
     """Scale an update down to a largest norm.

@@ -10,15 +10,15 @@ import torch
 from torch import Generator, Tensor
 
 from leakgauge import guards
+from leakgauge.defenses.update.base import Support, UpdatePart
+from leakgauge.defenses.update.vmf_math import log_peak
+from leakgauge.defenses.update.vmf_sample import sample
 from leakgauge.expr import register
-from leakgauge.mechanisms.base import Support, UpdatePart
-from leakgauge.mechanisms.vmf_math import log_peak
-from leakgauge.mechanisms.vmf_sample import sample
 from leakgauge.special import log_sphere_area
 from leakgauge.types import Context, Release, Side, Tree, Updates
 
 
-@register("mechanism", "vmf")
+@register("defense", "vmf")
 @dataclass(frozen=True, repr=False)
 class VonMisesFisher(UpdatePart):
     """Scale an update to the unit sphere, then draw around it.
