@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special
 
 from leakgauge import guards
-from leakgauge.bounds.gaussian import log_ball_capacity, log_capacity_gaussian, ratio
+from leakgauge.bounds.gaussian_capacity import log_ball_capacity, log_capacity_gaussian, ratio
 from leakgauge.special import Array, log1pmx, stirling_tail
 
 _FORMULA = "pruned Gaussian capacity"

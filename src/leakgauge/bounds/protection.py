@@ -14,14 +14,21 @@ from typing import Literal
 
 from leakgauge import guards
 from leakgauge.bounds.accounting import epsilon_of
+from leakgauge.bounds.best_guess import BestGuess
 from leakgauge.bounds.capacity import log_capacity_vmf, repeat
 from leakgauge.bounds.epsilon import Unit, laplace_epsilon, vmf_epsilon
-from leakgauge.bounds.gaussian import log_capacity_gaussian
-from leakgauge.bounds.guesses import BestGuess
-from leakgauge.bounds.laplace import log_capacity_laplace
-from leakgauge.bounds.pruned import log_capacity_pruned
-from leakgauge.bounds.reach import Reach, Sizes, reach_of
-from leakgauge.bounds.robustness import Ceiling, capacity_ceiling, epsilon_ceiling, mu_ceiling, vmf_ceiling, vmf_rounds
+from leakgauge.bounds.gaussian_capacity import log_capacity_gaussian
+from leakgauge.bounds.laplace_capacity import log_capacity_laplace
+from leakgauge.bounds.pruned_capacity import log_capacity_pruned
+from leakgauge.bounds.reconstruction import (
+    Ceiling,
+    capacity_ceiling,
+    epsilon_ceiling,
+    mu_ceiling,
+    vmf_ceiling,
+    vmf_rounds,
+)
+from leakgauge.bounds.sensitivity import Reach, Sizes, reach_of
 from leakgauge.defenses import (
     Gaussian,
     Laplace,

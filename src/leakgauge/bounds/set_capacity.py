@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leakgauge import guards
-from leakgauge.bounds.gaussian import log_capacity_gaussian, ratio, shifted_mode
+from leakgauge.bounds.gaussian_capacity import log_capacity_gaussian, ratio, shifted_mode
 from leakgauge.defenses.update.vmf_sample import sample_gaps
 from leakgauge.errors import DomainError
 from leakgauge.special import Array

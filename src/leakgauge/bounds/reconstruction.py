@@ -20,7 +20,7 @@ from scipy import optimize, special
 
 from leakgauge import guards
 from leakgauge.bounds.capacity import log_capacity_vmf, success_ceiling
-from leakgauge.bounds.vmf_cap import vmf_success
+from leakgauge.bounds.vmf_success import vmf_success
 from leakgauge.errors import DomainError
 
 _FORMULA = "reconstruction robustness"

@@ -21,7 +21,7 @@ import math
 from scipy import special
 
 from leakgauge import guards
-from leakgauge.bounds.gaussian import ratio
+from leakgauge.bounds.gaussian_capacity import ratio
 from leakgauge.special import stirling_tail
 
 _FORMULA = "Laplace capacity"
