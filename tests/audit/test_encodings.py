@@ -13,10 +13,10 @@ from leakgauge import metrics
 from leakgauge.audit import audit
 from leakgauge.audit.plan import comparisons
 from leakgauge.audit.prepare import prepare
-from leakgauge.audit.spec import of
 from leakgauge.observation import encoded
 from leakgauge.report import compare, html, junit, markdown, read
 from leakgauge.seeds import seed_of
+from leakgauge.study.spec import of
 
 SPEC: dict[str, Any] = {
     "task": {"model": "mlp(width=16, depth=1)", "records": 8},

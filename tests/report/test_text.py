@@ -53,7 +53,7 @@ def test_a_gate_never_passes_what_could_not_be_judged() -> None:
 
 
 def test_the_ladder_is_that_of_the_verdicts() -> None:
-    from leakgauge.audit import verdict
+    from leakgauge.audit.judge import verdict
 
     assert verdict.ORDER == LADDER
 

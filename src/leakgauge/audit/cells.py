@@ -13,14 +13,14 @@ from torch import Tensor
 
 from leakgauge import metrics, parse
 from leakgauge.adversary import Adversary, Reconstruction, nulls
-from leakgauge.audit.checks import SMALLEST_SSIM
-from leakgauge.audit.clients import CHUNK
 from leakgauge.audit.plan import Cell
 from leakgauge.audit.prepare import Prepared, batches
 from leakgauge.audit.store import Store
 from leakgauge.errors import AssumptionWarning
 from leakgauge.observation import Observation, encoded, observe
 from leakgauge.seeds import seed_of
+from leakgauge.study.checks import SMALLEST_SSIM
+from leakgauge.study.clients import CHUNK
 from leakgauge.task import Task
 from leakgauge.training import accuracy, train
 from leakgauge.types import Progress, Records, Threat

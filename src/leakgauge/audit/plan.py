@@ -14,12 +14,12 @@ from functools import cache
 from typing import Any, Literal
 
 from leakgauge import parse
-from leakgauge.audit.clients import CHUNK
 from leakgauge.audit.prepare import Prepared, digest
-from leakgauge.audit.spec import Spec
 from leakgauge.audit.store import canonical
 from leakgauge.defenses import protection
 from leakgauge.expr import Part
+from leakgauge.study.clients import CHUNK
+from leakgauge.study.spec import Spec
 
 ARMS = ("real", "another", "noise")
 IDENTITY = "identity()"

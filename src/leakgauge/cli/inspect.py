@@ -15,8 +15,8 @@ from leakgauge.errors import DataError, DomainError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from leakgauge.audit.captures import Capture
-    from leakgauge.audit.inspect import Finding
+    from leakgauge.inspect import Finding
+    from leakgauge.inspect.captures import Capture
     from leakgauge.storage.states import State
     from leakgauge.types import Domain, Records
 
@@ -58,7 +58,7 @@ def inspect(
     Imports your code if --model names it (package.module:name). Pictures and numbers are written with mode 0600.
     """
     from leakgauge import models
-    from leakgauge.audit.inspect import inspect as run
+    from leakgauge.inspect.findings import inspect as run
     from leakgauge.storage.states import read_state
 
     if mode not in ("train", "eval"):
@@ -128,7 +128,7 @@ def _labels(text: str | None, batch: int) -> Tensor | None:
 def _captures(
     model: nn.Module, before: State | None, after: Path | None, gradient: Path | None, folder: Path | None
 ) -> list[Capture]:
-    from leakgauge.audit.captures import captured, folder_of
+    from leakgauge.inspect.captures import captured, folder_of
     from leakgauge.storage.states import read_state
 
     if sum(given is not None for given in (after, gradient, folder)) != 1:
@@ -170,8 +170,8 @@ def _write(found: list[Finding], out: Path, known: Records | None) -> None:
     import torch
     from safetensors.torch import save
 
-    from leakgauge.audit.inspect import picture
-    from leakgauge.audit.store import write
+    from leakgauge.inspect.findings import picture
+    from leakgauge.storage.private import write
 
     images = torch.stack([f.inputs for f in found]).contiguous()
     write(out / "reconstructions.safetensors", save({"inputs": images}))
