@@ -107,8 +107,8 @@ class Task:
         if LEARNING_RATE not in nuisances and not perturbed:
             return None
         like = next(iter(self.params.values()))
-        nominal = nuisances.get(LEARNING_RATE, self.recipe.learning_rate)
-        rate = torch.as_tensor(nominal, dtype=like.dtype, device=like.device)  # type: ignore[arg-type]
+        nominal = nuisances.get(LEARNING_RATE)
+        rate = nominal.to(like) if isinstance(nominal, Tensor) else like.new_tensor(self.recipe.learning_rate)
         return self.protection.rates(rate.unsqueeze(-1).expand(*rate.shape, self.recipe.local_steps), nuisances)
 
     def client(

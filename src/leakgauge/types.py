@@ -22,6 +22,9 @@ Value = Tensor | Tree
 Nuisances = Mapping[str, Value]
 """Nuisances by address: ``random_prune.mask``, ``recipe.learning_rate``; inside a part, by its own bare names."""
 
+Known = Mapping[str, Tree]
+"""What an adversary knows of the update stage: granted, or read off the release."""
+
 Per = Literal["entry", "tensor", "example", "step", "update"]
 
 
@@ -53,10 +56,29 @@ class Nuisance:
     visible: Callable[[Tree], Tree] | None = field(default=None, compare=False, repr=False)
 
 
+How = Literal["granted", "read off", "cancelled", "summed out", "optimised", "enumerated", "assumed"]
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What an adversary does about one nuisance, by address, and a sentence for the ledger."""
+
+    address: str
+    how: How
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.address}: {self.sentence}"
+
+    def as_json(self) -> dict[str, str]:
+        return {"address": self.address, "how": self.how, "sentence": self.sentence}
+
+
 def own_of(nuisances: Nuisances, label: str) -> dict[str, Any]:
     """The nuisances of one part, by their bare names."""
     prefix = f"{label}."
     return {address.removeprefix(prefix): value for address, value in nuisances.items() if address.startswith(prefix)}
+
 
 Kind = Literal["image", "table", "tokens"]
 Labels = Literal["known", "inferred", "joint"]
@@ -214,7 +236,7 @@ class Mechanism(Protocol):
     def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
         """Draw what leaves the client."""
 
-    def log_density(self, observed: Tree, update: Updates, *, known: Nuisances) -> Tensor:
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
         """``log p(observed | update)`` of N candidates, ``[N]``; ``known`` holds what is granted or was read off."""
 
 

@@ -27,7 +27,7 @@ from leakgauge.adversary import (
     l2,
     through,
 )
-from leakgauge.adversary.likelihoods import rounds
+from leakgauge.adversary.likelihoods import is_rounding
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.run import MEMORY, joined
 from leakgauge.attacks.analytic import Analytic, inverts
@@ -118,7 +118,7 @@ class Adaptive(Part):
         protection = read(protection)
         parts = parts_of(protection.update)
         noisy = any(is_noise(part) for part in parts)
-        rounded = rounds(parts)
+        rounded = is_rounding(parts)
         nats = noisy and not rounded
         smooth = self.tv_density * tv(reduce="sum") if nats else self._weight(parts) * tv()
         made = Adversary(
@@ -232,7 +232,7 @@ class Adaptive(Part):
             part.weight for part in parts_of(task.protection.update) if isinstance(part, Soteria) and part.p > 0
         )
         plain = replace(self.against(Protection(), images=images), likelihood=cosine(drop=drop), rule=adversary.rule)
-        plain = plain if adversary.latent is None else with_latent_noise(plain)
+        plain = plain if adversary.hidden is None else with_latent_noise(plain)
         return plain(task, observations, **given)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from leakgauge.adversary import Reconstruction
 from leakgauge.defenses.input.ats import AutomaticTransformation, apply, undone
 from leakgauge.observation import Observation
+from leakgauge.types import own_of
 
 
 def undo_transformation(
@@ -30,7 +31,7 @@ def undo_transformation(
     made = invert([replace(seen, rounds=seen.rounds[:1]) for seen in observations])
     rows, status = [], []
     for inputs, seen in zip(made.inputs, observations, strict=True):
-        known = seen.rounds[0].nuisances
+        known = own_of(seen.rounds[0].granted, "ats")
         found = [
             raw_image(part, x, _granted(part, known, b) or part.draws()) for b, x in enumerate(inputs.detach().cpu())
         ]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from leakgauge.adversary import Reconstruction
 from leakgauge.attacks.unmixing import Mixture, aligned, coordinates, exact, fitted, matrix, unmixed
+from leakgauge.client import LABELS
 from leakgauge.defenses import InstaHide, MixUp
 from leakgauge.defenses.input.mixing import CENTRE, coefficients, public_images
 from leakgauge.errors import ObservationError
@@ -122,11 +123,7 @@ def undo_mixing(
     status ``magnitudes``: they are no images of the records. In a batch, granted soft labels tell which encoding is
     which.
     """
-    single = [
-        Observation((made,), seen.batch, made.nuisances.get("labels", seen.labels))
-        for seen in observations
-        for made in seen.rounds
-    ]
+    single = [Observation((made,), seen.batch) for seen in observations for made in seen.rounds]
     inverted = invert(single)
     rounds = len(observations[0].rounds)
     shown = inverted.inputs.unflatten(0, (len(observations), rounds))
@@ -143,11 +140,13 @@ def undo_mixing(
     usable = encodings.flatten(1).isfinite().all(1)  # a dead layer gives nothing away
     owners = torch.arange(len(observations)).repeat_interleave(rounds * batch)[usable]
     encodings = encodings[usable]
-    rows = [made.nuisances for seen in observations for made in seen.rounds]
+    rows = [made.granted for seen in observations for made in seen.rounds]
+    label = part.expression_name
+    addresses = {"indices": f"{label}.indices", "coefficients": f"{label}.coefficients", "labels": LABELS}
     granted = {
-        name: torch.cat([each[name] for each in rows])[usable]
-        for name in ("indices", "coefficients", "labels")
-        if all(name in each for each in rows)
+        name: torch.cat([each[address] for each in rows])[usable]  # type: ignore[misc]
+        for name, address in addresses.items()
+        if all(address in each for each in rows)
     }
     found: tuple[Tensor, Tensor] | None = None
     if "indices" in granted and ("coefficients" in granted or getattr(part, "public", None) is None):

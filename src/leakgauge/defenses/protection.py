@@ -70,12 +70,13 @@ class Protection:
         if not self.input:
             return Encoded(pool.inputs[rows], pool.labels[rows], pool.domain)
         everyone, drawn = torch.arange(len(pool)), dict[str, Tensor]()
-        encoded: Records | Encoded = pool
+        before: Records | Encoded = pool
         for i, (label, part) in enumerate(self.stage("input").items()):
             last = i == len(self.input) - 1
-            encoded = part.encode(encoded, rows if last else everyone, generator=generator)  # type: ignore[attr-defined]
+            encoded: Encoded = part.encode(before, rows if last else everyone, generator=generator)  # type: ignore[attr-defined]
             drawn |= {f"{label}.{n}": v if last else v[rows] for n, v in encoded.drawn.items()}
-        return Encoded(encoded.inputs, encoded.labels, pool.domain, drawn)
+            before = encoded
+        return Encoded(before.inputs, before.labels, pool.domain, drawn)
 
     def wrapped(self, model: nn.Module, domain: Domain) -> nn.Module:
         """The model stage: the network that is trained in place of ``model``."""

@@ -22,7 +22,7 @@ from leakgauge.adversary import Adversary, Reconstruction, cosine, nulls, scaled
 from leakgauge.adversary.solver import Lbfgs
 from leakgauge.attacks import Analytic
 from leakgauge.attacks.analytic import first_linear
-from leakgauge.client import Recipe
+from leakgauge.client import LABELS, Recipe
 from leakgauge.errors import DataError, ModelError
 from leakgauge.inspect.captures import Capture, captured, folder_of, upright
 from leakgauge.observation import Observation, Round
@@ -156,7 +156,8 @@ def attacks_on(task: Task, batch: int) -> list[Attack]:
 
 
 def _inspected(task: Task, capture: Capture, options: _Options, place: int) -> Finding:
-    seen = Observation((Round(capture.gradient, task.params),), options.batch, options.labels)
+    granted = {} if options.labels is None else {LABELS: options.labels}
+    seen = Observation((Round(capture.gradient, task.params, granted),), options.batch)
     noisy = [nulls.noise([seen], seed=seed_of(options.seed, place, k))[0] for k in range(max(1, options.draws))]
     best: list[tuple[float, Tensor, Tensor, str]] = []
     for attack in options.attacks or attacks_on(task, options.batch):

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import Part
-from leakgauge.types import Context, Nuisance, Nuisances, Release, Tree, Updates
+from leakgauge.types import Context, Known, Nuisance, Release, Tree, Updates
 
 if TYPE_CHECKING:
     from leakgauge.defenses.update.chain import Chain
@@ -68,13 +68,18 @@ class UpdatePart(Part):
         """Whether it acts on the update of every example, before they are put together; such a part stands first."""
         return False
 
+    @property
+    def variance(self) -> float:
+        """The variance, per entry, of the noise it adds; 0 for a part that adds none."""
+        return 0.0
+
     def fits(self, params: Tree) -> None:
         """Refuse a model that this part cannot act on, before anything runs."""
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         raise NotImplementedError
 
-    def log_density(self, observed: Tree, update: Updates, *, known: Nuisances) -> Tensor:
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
         raise NoDensityError(
             f"{self!r} alone has no density", remedy="let the chain contain noise, or attack with a matching loss"
         )
@@ -87,7 +92,7 @@ class UpdatePart(Part):
         """The same when later parts have set further entries to zero."""
         return self.visible(observed)
 
-    def apply(self, update: Updates, known: Nuisances) -> Updates | None:
+    def apply(self, update: Updates, known: Known) -> Updates | None:
         """This part as a differentiable map of the update, given its nuisances; None if it is none."""
         return None
 
@@ -95,7 +100,7 @@ class UpdatePart(Part):
         """The density of noise on top of this part, with its nuisances summed out; None if that is not known."""
         return None
 
-    def after(self, density: EntryDensity, known: Nuisances) -> EntryDensity | None:
+    def after(self, density: EntryDensity, known: Known) -> EntryDensity | None:
         """The density of this part on top of noise; None if there is none."""
         return None
 
@@ -103,7 +108,7 @@ class UpdatePart(Part):
         """The density of independent noise; None for a part that adds none."""
         return None
 
-    def density_given(self, known: Nuisances) -> EntryDensity | None:
+    def density_given(self, known: Known) -> EntryDensity | None:
         """The same where it hangs on a nuisance that is seen or granted, such as the step of a rounding."""
         return self.entry_density()
 

@@ -12,7 +12,7 @@ from leakgauge.defenses.update.base import EntryDensity, Support, UpdatePart
 from leakgauge.defenses.update.maps import Clip, Identity
 from leakgauge.errors import DomainError, NoDensityError
 from leakgauge.expr import labelled
-from leakgauge.types import Context, Nuisance, Nuisances, Release, Tree, Updates, own_of
+from leakgauge.types import Context, Known, Nuisance, Release, Tree, Updates, own_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,7 +47,9 @@ class Chain(UpdatePart):
     @property
     def nuisances(self) -> tuple[Nuisance, ...]:  # type: ignore[override]
         """Those of the parts, each under its address ``part.name``."""
-        return tuple(replace(n, name=f"{label}.{n.name}") for label, part in self.labelled.items() for n in part.nuisances)
+        return tuple(
+            replace(n, name=f"{label}.{n.name}") for label, part in self.labelled.items() for n in part.nuisances
+        )
 
     @property
     def support(self) -> Support:  # type: ignore[override]
@@ -84,14 +86,14 @@ class Chain(UpdatePart):
                     break  # noise covers up what lies below it
         return known
 
-    def log_density(self, observed: Tree, update: Updates, *, known: Nuisances) -> Tensor:
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
         noise = self.noise_at()
         moved, hidden = self._moved(noise, update, known)
         if noise == len(self.parts) - 1 and not hidden:
             return self.parts[noise].log_density(observed, moved, known=self._of(known, noise))
         return self._entry_density(noise, known, hidden)(observed, moved)
 
-    def apply(self, update: Updates, known: Nuisances) -> Updates | None:
+    def apply(self, update: Updates, known: Known) -> Updates | None:
         for label, part in self.labelled.items():
             moved = part.apply(update, own_of(known, label))
             if moved is None:
@@ -99,7 +101,7 @@ class Chain(UpdatePart):
             update = moved
         return update
 
-    def _of(self, known: Nuisances, place: int) -> dict[str, Any]:
+    def _of(self, known: Known, place: int) -> dict[str, Any]:
         """What is known of the part at a place of the chain, by its bare names."""
         return own_of(known, list(self.labelled)[place])
 
@@ -115,7 +117,9 @@ class Chain(UpdatePart):
         if place == noise:
             return True
         density = self.parts[noise].entry_density()
-        maps_follow = any(not part.nuisances and not isinstance(part, Identity) for part in self.parts[place + 1 : noise])
+        maps_follow = any(
+            not part.nuisances and not isinstance(part, Identity) for part in self.parts[place + 1 : noise]
+        )
         return density is not None and not maps_follow and self.parts[place].before(density) is not None
 
     def noise_at(self) -> int:
@@ -129,7 +133,7 @@ class Chain(UpdatePart):
             raise NoDensityError(f"{self!r} {what}", remedy=f"{remedy}, or attack with a matching loss")
         return places[0]
 
-    def _moved(self, noise: int, update: Updates, known: Nuisances) -> tuple[Updates, list[UpdatePart]]:
+    def _moved(self, noise: int, update: Updates, known: Known) -> tuple[Updates, list[UpdatePart]]:
         """The update at the door of the noise, and the parts whose nuisance must be summed out."""
         hidden: list[UpdatePart] = []
         for i, part in enumerate(self.parts[:noise]):
@@ -145,7 +149,7 @@ class Chain(UpdatePart):
                 )
         return update, hidden
 
-    def _entry_density(self, noise: int, known: Nuisances, hidden: list[UpdatePart]) -> EntryDensity:
+    def _entry_density(self, noise: int, known: Known, hidden: list[UpdatePart]) -> EntryDensity:
         density = self.parts[noise].density_given(self._of(known, noise))
         if density is None:
             raise NoDensityError(
@@ -176,5 +180,3 @@ def is_noise(part: UpdatePart) -> bool:
     return type(part).entry_density is not UpdatePart.entry_density or (
         type(part).log_density is not UpdatePart.log_density
     )
-
-

@@ -14,7 +14,7 @@ from leakgauge import guards
 from leakgauge.defenses.update.base import EntryDensity, UpdatePart, draw
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import register
-from leakgauge.types import Context, Release, Nuisances, Tree, Updates
+from leakgauge.types import Context, Known, Release, Tree, Updates
 from leakgauge.updates import absolute_residual, squared_residual, trees
 
 
@@ -36,12 +36,16 @@ class Gaussian(UpdatePart):
     def __post_init__(self) -> None:
         _check_scale("gaussian", "std", self.std)
 
+    @property
+    def variance(self) -> float:
+        return self.std**2
+
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         if self.std == 0:
             return Release(dict(update))
         return Release(trees.mapped(lambda u: u + self.std * draw(u, generator), update))
 
-    def log_density(self, observed: Tree, update: Updates, *, known: Nuisances) -> Tensor:
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
         _check_density(self, self.std)
         entries = sum(observed[name][0].numel() for name in update.names)
         constant = entries * math.log(self.std * math.sqrt(2 * math.pi))
@@ -79,12 +83,16 @@ class Laplace(UpdatePart):
     def __post_init__(self) -> None:
         _check_scale("laplace", "scale", self.scale)
 
+    @property
+    def variance(self) -> float:
+        return 2 * self.scale**2
+
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         if self.scale == 0:
             return Release(dict(update))
         return Release(trees.mapped(lambda u: u + self.scale * _laplace(u, generator), update))
 
-    def log_density(self, observed: Tree, update: Updates, *, known: Nuisances) -> Tensor:
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
         return self.entry_density()(observed, update)
 
     def entry_density(self) -> EntryDensity:

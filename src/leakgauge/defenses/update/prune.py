@@ -14,7 +14,7 @@ from leakgauge import guards
 from leakgauge.defenses.update.base import EntryDensity, UpdatePart, draw
 from leakgauge.expr import register
 from leakgauge.laws import Bernoulli
-from leakgauge.types import Context, Nuisance, Nuisances, Release, Tree, Updates
+from leakgauge.types import Context, Known, Nuisance, Release, Tree, Updates
 from leakgauge.updates import Sloped, Slopes, excess, masked, trees
 
 
@@ -48,7 +48,7 @@ class RandomPrune(UpdatePart):
         mask = trees.mapped(lambda u: (draw(u, generator, torch.rand) >= self.p).to(u.dtype), update)
         return Release(trees.mapped(torch.mul, update, mask), {"mask": mask})
 
-    def apply(self, update: Updates, known: Nuisances) -> Updates | None:
+    def apply(self, update: Updates, known: Known) -> Updates | None:
         return update.mapped(masked, known["mask"]) if "mask" in known else None
 
     def before(self, density: EntryDensity) -> EntryDensity:
@@ -57,7 +57,7 @@ class RandomPrune(UpdatePart):
             _mixture(density.log, self.p), _mixture(density.log_mass, self.p), density.others, log_hat=hat
         )
 
-    def after(self, density: EntryDensity, known: Nuisances) -> EntryDensity:
+    def after(self, density: EntryDensity, known: Known) -> EntryDensity:
         if self.p == 0:
             return density
         kept, dropped = _log_odds(self.p)
@@ -142,7 +142,7 @@ class Thresholded(UpdatePart):
         threshold = {name: threshold[name] for name in observed}
         return {"threshold": threshold, "kept": trees.mapped(lambda o: o != 0, observed)}
 
-    def apply(self, update: Updates, known: Nuisances) -> Updates | None:
+    def apply(self, update: Updates, known: Known) -> Updates | None:
         """With the survivors in sight: theirs as they are, and of a zero only the excess over τ.
 
         A candidate whose entry is below τ where a zero was seen explains it perfectly, so the excess is what
@@ -157,7 +157,7 @@ class Thresholded(UpdatePart):
             return update.mapped(lambda u, t: torch.where(u.abs() < t, torch.zeros_like(u), u), threshold)
         return update.mapped(excess, threshold, known["kept"])
 
-    def after(self, density: EntryDensity, known: Nuisances) -> EntryDensity | None:
+    def after(self, density: EntryDensity, known: Known) -> EntryDensity | None:
         if self == self.neutral():
             return density
         if "threshold" not in known:

@@ -14,7 +14,7 @@ from leakgauge import guards
 from leakgauge.defenses.update.base import EntryDensity, UpdatePart, draw
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import register
-from leakgauge.types import Context, Nuisance, Nuisances, Release, Tree, Updates
+from leakgauge.types import Context, Known, Nuisance, Release, Tree, Updates
 from leakgauge.updates import Sloped, Slopes, trees
 
 
@@ -51,11 +51,11 @@ class Quantise(UpdatePart):
     def _step_of(self, observed: Tree) -> Tree:
         return trees.mapped(lambda o: _largest(o) / self.levels, observed)
 
-    def log_density(self, observed: Tree, update: Updates, *, known: Nuisances) -> Tensor:
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
         """``Σ log P(o_e | u_e)``; minus infinity where an entry is further than Δ from what was seen."""
         return self.density_given(known)(observed, update)
 
-    def density_given(self, known: Nuisances) -> EntryDensity:
+    def density_given(self, known: Known) -> EntryDensity:
         def log_mass(u: Tensor, low: Tensor, high: Tensor, step: Tensor) -> Tensor:
             width, zero = torch.where(step > 0, step, 1.0), torch.zeros_like(u + low)
             chances = [
@@ -67,7 +67,7 @@ class Quantise(UpdatePart):
 
         return EntryDensity(_log_hat, log_mass, (self._step(known),), atom=True, lattice=True)
 
-    def after(self, density: EntryDensity, known: Nuisances) -> EntryDensity | None:
+    def after(self, density: EntryDensity, known: Known) -> EntryDensity | None:
         hat = density.log_hat
         if hat is None:
             return None
@@ -103,7 +103,7 @@ class Quantise(UpdatePart):
             yield level, inside & ((step > 0) | (k == 0))
 
     def log_forgiving(
-        self, observed: Tree, update: Updates, known: Nuisances, share: float, threshold: Tree | None = None
+        self, observed: Tree, update: Updates, known: Known, share: float, threshold: Tree | None = None
     ) -> Tensor:
         """The mean over entries of ``log((1 − s) P(o | u) + s e^{−a})``: a share s of them may be anywhere.
 
@@ -120,7 +120,7 @@ class Quantise(UpdatePart):
         value = update.entries(_forgiving(share), observed, step, below).sum(1)
         return value / sum(update.sizes)
 
-    def _step(self, known: Nuisances) -> Tree:
+    def _step(self, known: Known) -> Tree:
         if "step" not in known:
             raise NoDensityError(
                 f"the step of {self!r} is hidden by a part after it", remedy=f"grant its step, or put {self!r} last"

@@ -15,7 +15,7 @@ from leakgauge import guards
 from leakgauge.defenses.update.base import EntryDensity, UpdatePart
 from leakgauge.errors import DomainError, ModelError, nearest
 from leakgauge.expr import register
-from leakgauge.types import Context, Nuisance, Nuisances, Release, Tree, Updates
+from leakgauge.types import Context, Known, Nuisance, Release, Tree, Updates
 from leakgauge.updates import masked, trees
 
 Features = Literal["all", "live"]
@@ -113,12 +113,12 @@ class Soteria(UpdatePart):
             mask[self.weight] = (columns != 0).any(1, keepdim=True).to(columns)
         return mask
 
-    def apply(self, update: Updates, known: Nuisances) -> Updates | None:
+    def apply(self, update: Updates, known: Known) -> Updates | None:
         if self.p == 0:
             return update
         return update.mapped(masked, known["mask"]) if "mask" in known else None
 
-    def after(self, density: EntryDensity, known: Nuisances) -> EntryDensity | None:
+    def after(self, density: EntryDensity, known: Known) -> EntryDensity | None:
         """Given its mask, a pruned column is zero for sure and the others are what they were."""
         if self.p == 0:
             return density
