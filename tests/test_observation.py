@@ -42,7 +42,7 @@ def test_a_clients_release_does_not_depend_on_the_others() -> None:
     again = observe(task, records, seed=4)
     assert not torch.equal(again[0].rounds[0].observed["last.bias"], many[0].rounds[0].observed["last.bias"])
     granted = observe(task, records, threat=Threat(grants=frozenset({"mask"})))
-    first, second = (granted[i].rounds[0].side["0.mask"]["middle.bias"] for i in (0, 1))
+    first, second = (granted[i].rounds[0].drawn["0.mask"]["middle.bias"] for i in (0, 1))
     assert not torch.equal(first, second)
 
 
@@ -65,9 +65,9 @@ def test_labels_and_nuisances_are_seen_only_if_granted() -> None:
     task, records = small_task().protect(NOISY), small_records(1)
     hidden = observe(task, records, threat=Threat(labels="inferred"))[0]
     assert hidden.labels is None
-    assert hidden.rounds[0].side == {}
+    assert hidden.rounds[0].drawn == {}
     granted = observe(task, records, threat=Threat(grants=frozenset({"mask", "threshold"})))[0]
-    assert set(granted.rounds[0].side) == {"0.mask"}
+    assert set(granted.rounds[0].drawn) == {"0.mask"}
 
 
 def test_an_observation_holds_nothing_else() -> None:

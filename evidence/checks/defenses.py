@@ -232,8 +232,8 @@ def _rounds(task: lg.Task, records: lg.Records, epochs: int) -> tuple[Tensor, Te
         torch.cat(parts)
         for parts in (
             [one.inputs for one in made],
-            [one.side["indices"] for one in made],
-            [one.side["coefficients"] for one in made],
+            [one.drawn["indices"] for one in made],
+            [one.drawn["coefficients"] for one in made],
         )
     )  # type: ignore[return-value]
 
@@ -353,7 +353,7 @@ def hidden_mixing(context: Context) -> Measurement:
     truth, part = (2 * records.inputs - 1).abs().double(), InstaHide(k=4)
     made = [encoded(task.protect("instahide(k=4)"), records, seed=3, round=r) for r in range(20)]
     shown, labels = torch.cat([one.inputs for one in made]), torch.cat([one.labels for one in made])
-    indices, weights = (torch.cat([one.side[name] for one in made]) for name in ("indices", "coefficients"))
+    indices, weights = (torch.cat([one.drawn[name] for one in made]) for name in ("indices", "coefficients"))
     from_labels = guessed_coefficients(indices, labels, 50, part)
     mixed_up = shown[torch.randperm(1000, generator=torch.Generator().manual_seed(1))]
     for name, given, used in (

@@ -28,7 +28,7 @@ from leakgauge.adversary import (
     step_decay,
     warmup,
 )
-from leakgauge.adversary.run import activations
+from leakgauge.adversary.memory import activations
 from leakgauge.client import Recipe
 from leakgauge.errors import DomainError, NoDensityError, ObservationError
 from leakgauge.expr import parse

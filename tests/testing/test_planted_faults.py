@@ -106,7 +106,7 @@ class WrongSlope(Gaussian):
     """Its density has the right values and half the slope."""
 
     def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
-        value = super().log_density(observed, update, side=side)
+        value = super().log_density(observed, update, known=side)
         return value / 2 + value.detach() / 2
 
 
@@ -157,7 +157,7 @@ class WithoutArea(VonMisesFisher):
     """Its density is relative to the uniform one."""
 
     def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
-        return super().log_density(observed, update, side=side) + math.log(2 * math.pi)
+        return super().log_density(observed, update, known=side) + math.log(2 * math.pi)
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,7 +165,7 @@ class Unscaled(VonMisesFisher):
     """Forgets that the update was scaled to the sphere: right on it, wrong slope off it."""
 
     def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
-        value = super().log_density(observed, update, side=side)
+        value = super().log_density(observed, update, known=side)
         bare = self.kappa * update.dot(observed).sum(1)
         return value.detach() + bare - bare.detach()
 
@@ -524,6 +524,6 @@ def test_a_stack_is_what_the_kit_gives_to_densities() -> None:
         def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
             assert isinstance(observed, Stack)
             assert isinstance(update, Batch)
-            return super().log_density(observed, update, side=side)
+            return super().log_density(observed, update, known=side)
 
     sampler_agrees_with_density(Peek(0.3), draws=300, entries=1_000)

@@ -21,7 +21,7 @@ def test_the_scale_is_uniform_and_one_for_the_whole_update() -> None:
     update, scales = example_update(), []
     for seed in range(400):
         out = lrp(share=2.0).perturb(update, generator=torch.Generator().manual_seed(seed))
-        scale = float(out.side["scale"][""])
+        scale = float(out.drawn["scale"][""])
         scales.append(scale)
         for name, value in out.observed.items():
             assert torch.allclose(value, scale * update[name])

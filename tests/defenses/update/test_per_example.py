@@ -81,7 +81,7 @@ def test_every_path_clips_the_candidates_examples(batch: int, reduction: str, ho
         made = by_hand(task, lg.Records(inputs[n], records.labels, records.domain), 0.05)
         scale = 1 if reduction == "mean" else batch
         alone = lg.updates.Batch.of(stacked([{name: scale * value for name, value in made.items()}]))
-        assert float(noise.log_density(seen, alone, side={})) == pytest.approx(float(values[0][n]), rel=1e-8)
+        assert float(noise.log_density(seen, alone, known={})) == pytest.approx(float(values[0][n]), rel=1e-8)
 
 
 def test_a_generic_attack_does_not_know_of_it() -> None:

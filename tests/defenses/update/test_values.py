@@ -29,7 +29,7 @@ def log_density(part: UpdatePart, observed: list[float], update: list[float], **
     o, u = (torch.tensor([values], dtype=torch.float64) for values in (observed, update))
     granted = {key.replace("_", "."): {"w": torch.tensor([v], dtype=torch.float64)} for key, v in side.items()}
     granted = {key.lstrip("."): value for key, value in granted.items()}
-    return float(part.log_density(Stack({"w": o}), Batch.of({"w": u}), side=granted))
+    return float(part.log_density(Stack({"w": o}), Batch.of({"w": u}), known=granted))
 
 
 def test_noise_densities_are_scipys() -> None:
@@ -77,7 +77,7 @@ def test_interval_likelihood_and_its_slope_are_right_far_out_in_float32(text: st
     part, levels = parse(text), [-4.0, -0.3, -0.02, 0.0, 0.004, 0.3, 1.0, 10.0]
     u = torch.tensor(levels).unsqueeze(1).requires_grad_()
     side = {"1.threshold": {"w": torch.full((len(levels), 1), threshold)}}
-    value = part.log_density(Stack({"w": torch.zeros(len(levels), 1)}), Batch.of({"w": u}), side=side)
+    value = part.log_density(Stack({"w": torch.zeros(len(levels), 1)}), Batch.of({"w": u}), known=side)
     (slope,) = torch.autograd.grad(value.sum(), u)
     for level, found, found_slope in zip(levels, value.tolist(), slope.flatten().tolist(), strict=True):
         wanted, wanted_slope = _interval(text.startswith("gaussian"), level, threshold)
@@ -116,7 +116,7 @@ def test_clip_scales_down_to_the_norm_and_never_up(norm: float, per: str, scale:
 def test_clip_of_an_update_of_zeros_is_finite_with_a_finite_slope() -> None:
     part = clip(norm=1.0) | gaussian(std=0.1)
     u = torch.zeros(2, 3, requires_grad=True)
-    value = part.log_density(Stack({"w": torch.ones(2, 3)}), Batch.of({"w": u}), side={})
+    value = part.log_density(Stack({"w": torch.ones(2, 3)}), Batch.of({"w": u}), known={})
     (slope,) = torch.autograd.grad(value.sum(), u)
     assert slope.isfinite().all()
 
@@ -144,7 +144,7 @@ def test_magnitude_pruning_keeps_the_largest_of_each_tensor(p: float) -> None:
         # the threshold is a survivor, so that anybody can read it off
         seen = prune(p=p).visible(Stack({name: value.unsqueeze(0) for name, value in out.observed.items()}))
         for name, threshold in seen["threshold"].items():
-            assert float(threshold) == float(out.side["threshold"][name])
+            assert float(threshold) == float(out.drawn["threshold"][name])
 
 
 def test_ties_at_the_threshold_survive() -> None:
@@ -156,7 +156,7 @@ def test_random_pruning_drops_the_fraction_and_says_which() -> None:
     out = random_prune(p=0.3).release(update, None, generator=torch.Generator().manual_seed(0))
     dropped = float((out.observed["w"] == 0).double().mean())
     assert dropped == pytest.approx(0.3, abs=5 * math.sqrt(0.3 * 0.7 / 200_000))
-    assert torch.equal(out.observed["w"], out.side["mask"]["w"])
+    assert torch.equal(out.observed["w"], out.drawn["mask"]["w"])
 
 
 def test_smallest_survivor_of_each_row_and_zero_where_there_is_none() -> None:
@@ -177,9 +177,9 @@ def test_what_is_visible_is_what_nothing_covers_up() -> None:
 def test_a_threat_grants_by_name_whatever_the_place_in_the_chain() -> None:
     part = parse("random_prune(p=0.5) | gaussian(std=0.1) | prune(p=0.5)")
     out = part.release(example_update(), None, generator=torch.Generator().manual_seed(0))
-    assert set(part.nuisances) == set(out.side) == {"0.mask", "2.threshold"}
-    assert set(Threat(grants=frozenset({"mask"})).granted(out.side)) == {"0.mask"}
-    assert Threat().granted(out.side) == {}
+    assert set(part.nuisances) == set(out.drawn) == {"0.mask", "2.threshold"}
+    assert set(Threat(grants=frozenset({"mask"})).granted(out.drawn)) == {"0.mask"}
+    assert Threat().granted(out.drawn) == {}
 
 
 @pytest.mark.parametrize(
