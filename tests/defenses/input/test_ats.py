@@ -165,4 +165,4 @@ def test_bad_policies_and_other_records_are_refused() -> None:
     table = Domain("table", (5,), 3)
     with pytest.raises(DataError, match=r"it transforms images, not table records of shape \(5,\)"):
         ats().check(table, 4)
-    assert small_task().protect("ats()").protection.nuisances == ("choice", "signs")
+    assert small_task().protect("ats()").protection.nuisances.keys() == {"ats.choice", "ats.signs"}

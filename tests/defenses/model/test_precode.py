@@ -100,7 +100,7 @@ def test_adaptive_beats_the_generic_attack_on_a_convolutional_network() -> None:
     task = small_task().protect("precode(k=64)")
     records = small_records(3)
     seen = lg.observe(task, records)
-    blind = adaptive(steps=150).against(lg.Protection())(task, seen)
+    blind = adaptive(steps=150).adversary(lg.Protection())(task, seen)
     informed = adaptive(steps=150)(task, seen)
     gain = psnr(informed.inputs[:, 0], records.inputs) - psnr(blind.inputs[:, 0], records.inputs)
     assert float(gain.min()) > 3
@@ -108,7 +108,7 @@ def test_adaptive_beats_the_generic_attack_on_a_convolutional_network() -> None:
 
 def test_a_batch_may_be_attacked_in_front_of_the_bottleneck() -> None:
     task = small_task(batch=2).protect("precode(k=8)")
-    adversary = before_bottleneck(task, adaptive(steps=2, latent="before").against(task.protection))
+    adversary = before_bottleneck(task, adaptive(steps=2, latent="before").adversary(task.protection))
     assert adversary.likelihood.drop == ("last",)
     made = adaptive(steps=2, latent="before")(task, lg.observe(task, small_records(2)))
     assert torch.equal(made.inputs, adversary(task, lg.observe(task, small_records(2))).inputs)
@@ -121,7 +121,7 @@ def test_joint_noise_is_found_beside_the_input(path: PathName) -> None:
     """Unknown noise of every round is optimised; where it is granted, nothing is left to find."""
     task = small_task(batch=2).protect("precode(k=8)")
     seen = lg.observe(task, small_records(2), rounds=[task.params] * 2)
-    joint = adaptive(steps=12).against(task.protection)
+    joint = adaptive(steps=12).adversary(task.protection)
     made = joint(task, seen, path=path)
     assert made.path == path
     assert torch.allclose(made.inputs, joint(task, seen, path="loop").inputs, atol=1e-6)
@@ -135,7 +135,7 @@ def test_the_prior_of_the_noise_is_standard_normal() -> None:
     """Adam's first step is its rate in every unknown: the objectives after it differ by ``Δw ‖ε‖²/2``, ε_i = ±0.1."""
     task = small_task().protect("precode(k=8) | gaussian(std=0.1)")
     seen = lg.observe(task, small_records(1))
-    made = adaptive().against(task.protection)
+    made = adaptive().adversary(task.protection)
     assert made.latent == 1.0
     plain = replace(made, solver=adam(lr=0.1, steps=2))
     one, three = (replace(plain, latent=w)(task, seen).traces[0] for w in (1.0, 3.0))
@@ -164,7 +164,7 @@ def test_the_adversary_composes_as_the_protection_does() -> None:
     seen = lg.observe(task, records, threat=threat, rounds=[task.params] * 2)
     assert set(adaptive(steps=2)(task, seen).status) == {"decoded"}
     pruned = small_task().protect("ats(policy='0') | precode(k=8) | prune(p=0.5)")
-    adversary = before_bottleneck(pruned, adaptive(steps=2, latent="before").against(pruned.protection))
+    adversary = before_bottleneck(pruned, adaptive(steps=2, latent="before").adversary(pruned.protection))
     assert repr(adversary.likelihood) == "through(likelihood=cosine(drop=('last',)))"
     assert set(adaptive(steps=2)(pruned, lg.observe(pruned, records)).status) == {"undone"}
 

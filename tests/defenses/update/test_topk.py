@@ -49,7 +49,7 @@ def test_zeros_of_later_parts_are_not_taken_for_true_ones() -> None:
     update = {"w": torch.linspace(1, 2, 100)}
     out = part.release(update, None, generator=torch.Generator().manual_seed(0))
     seen = part.visible(Stack({"w": out.observed["w"].unsqueeze(0)}))
-    assert float(seen["0.threshold"]["w"]) > 1.0
+    assert float(seen["prune.threshold"]["w"]) > 1.0
 
 
 @pytest.mark.parametrize("text", ["topk(keep=0.1)", "clip(norm=0.1) | topk(keep=0.3, per='tensor')"])
