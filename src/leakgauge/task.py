@@ -282,7 +282,7 @@ def working_copy(model: nn.Module, mode: str) -> nn.Module:
             module.track_running_stats = False
             module.running_mean = module.running_var = module.num_batches_tracked = None
         if isinstance(getattr(module, "inplace", None), bool):
-            module.inplace = False
+            module.inplace = False  # type: ignore[assignment]
     return own
 
 

@@ -66,8 +66,9 @@ class Adversary(Part):
     ``labels`` says what to do when they are not granted: ``inferred`` from the last layer, or ``joint``: soft
     labels are unknowns too. Random numbers of the network that are not granted (PRECODE's noise, dropout masks) are
     taken at their mean; with ``hidden=w`` they are unknowns as well, under the log density of their law times w (1 for
-    likelihoods in nats, less beside matching losses). :meth:`treatments` says what is done about each nuisance. Of ``restarts`` starts the best log posterior wins (the truth is not seen); a flat
-    ``start`` (grey, zeros) is the first of them, the others begin with noise; ``prior`` begins where the prior says.
+    likelihoods in nats, less beside matching losses). :meth:`treatments` says what is done about each nuisance.
+    Of ``restarts`` starts the best log posterior wins (the truth is not seen); a flat ``start`` (grey, zeros) is the
+    first of them, the others begin with noise; ``prior`` begins where the prior says.
     With a ``target`` on the solver, only observations that missed it start again. ``anneal`` weighs the likelihood over
     the steps; the best iterate is judged without it. ``ball`` averages over the δ-ball (Algorithm 1).
     """

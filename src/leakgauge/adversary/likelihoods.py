@@ -233,7 +233,9 @@ class Marginal(Likelihood):
         own = own.clamp(min=torch.finfo(own.dtype).tiny)
         fitted, width = dot / own, std / own.sqrt()
         matched = Gaussian(std).log_density(observed, update.scaled(fitted.detach()), known=known)
-        mass = _STANDARD(torch.zeros_like(fitted), (low - fitted) / width, (high - fitted) / width)
+        # an infinite end divided by the width would have no slope
+        end = (high - fitted) / width if math.isfinite(high) else torch.full_like(fitted, math.inf)
+        mass = _STANDARD(torch.zeros_like(fitted), (low - fitted) / width, end)
         spread = math.log(high - low) if math.isfinite(high) else 0.0
         return matched + (width * math.sqrt(2 * math.pi)).log() + mass - spread
 

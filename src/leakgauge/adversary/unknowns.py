@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.types import Law, Tree
+from leakgauge.updates.trees import rows
 
 INPUTS, SOFT_LABELS = "inputs", "labels"
 
@@ -39,7 +40,7 @@ class Block:
         raw = _encoder(low, high)(torch.full(shape, law.mean, dtype=like.dtype, device=like.device))
 
         def log_prior(value: Tensor) -> Tensor:
-            return weight * law.log_density(value).flatten(1).sum(1)
+            return weight * rows(law.log_density(value)).sum(1)
 
         return cls(raw, _decoder(low, high), None, log_prior)
 

@@ -100,7 +100,7 @@ class ModelPart(EarlyPart):
         return loss
 
     def draw(self, model: nn.Module, batch: int, steps: int, *, generator: Generator) -> dict[str, Tensor]:
-        """Its nuisances in one update, by bare name: ``[batch, …]``, or ``[batch, steps, …]`` of several local steps."""
+        """Its nuisances in one update, by bare name: ``[batch, …]``, or ``[batch, steps, …]`` of several steps."""
         return {}
 
     def buffers(self, model: nn.Module) -> dict[str, str]:

@@ -67,7 +67,7 @@ class Checks:
         return self.found
 
     def _threat(self) -> None:
-        recipe, threat = self.spec.task.recipe, self.spec.threat
+        threat = self.spec.threat
         given = [text for name in self.spec.adversaries for text in self.spec.settings(name)]
         if threat.labels == "joint" and any("adaptive" in text for text in given):
             self.add(
