@@ -66,9 +66,9 @@ class Uniform:
 
     def log_density(self, value: Tensor) -> Tensor:
         if self.low == self.high:
-            return torch.where(value == self.low, 0.0, -math.inf)
+            return torch.where(value == self.low, 0.0, -math.inf).to(value)
         inside = (value >= self.low) & (value <= self.high)
-        return torch.where(inside, -math.log(self.high - self.low), -math.inf)
+        return torch.where(inside, value.new_tensor(-math.log(self.high - self.low)), -math.inf)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Bernoulli:
 
     def log_density(self, value: Tensor) -> Tensor:
         if self.p == 0:
-            return torch.where(value == self.value, 0.0, -math.inf)
+            return torch.where(value == self.value, 0.0, -math.inf).to(value)
         share = value / self.value
         return share * math.log1p(-self.p) + (1 - share) * math.log(self.p)
 

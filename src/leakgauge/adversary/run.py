@@ -147,8 +147,10 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.task, self.like = self.group.task, self.group.like
-        self.likelihood, listed = settled(Case(self.adversary, self.task, self.group.knows))
-        self.searched = [one.address for one in listed if one.how == "optimised" and one.address != LABELS]
+        case = Case(self.adversary, self.task, self.group.knows)
+        self.likelihood, listed = settled(case)
+        elsewhere = {LABELS, *(case.scales if case.hidden_scale else ())}  # a fitted scale is the likelihood's own
+        self.searched = [one.address for one in listed if one.how == "optimised" and one.address not in elsewhere]
         self.labels = self._labels()
 
     def _labels(self) -> Tensor | None:
