@@ -23,7 +23,7 @@ from leakgauge.training import train
 from leakgauge.types import Domain, Threat
 
 FORMS = ["precode(k=8)", "precode(k=8, form='bayes', uniform=0.05)"]
-NOISE = "last.precode.noise"
+NOISE, BUFFER = "precode.noise", "last.precode.noise"
 
 
 def test_the_official_form_is_the_papers() -> None:
@@ -32,7 +32,7 @@ def test_the_official_form_is_the_papers() -> None:
     assert name == "last.precode"
     records = small_records(3)
     x, noise = records.inputs.double(), torch.randn(3, 8, dtype=torch.float64)
-    outputs = torch.func.functional_call(task.working, {NOISE: noise}, (x,))
+    outputs = torch.func.functional_call(task.working, {BUFFER: noise}, (x,))
     hidden = nn.Sequential(*list(task.model)[:-1])(x)
     mean, raw = (hidden @ made.encoder.weight.T + made.encoder.bias).chunk(2, -1)
     std = nn.functional.softplus(raw)
@@ -64,8 +64,9 @@ def test_the_latent_noise_is_recovered_whatever_the_scale(how: str) -> None:
     task = small_task().protect(f"{how} | lrp(share=2.0) | clip(norm=0.01)")
     seen = lg.observe(task, small_records(4), threat=Threat(grants=frozenset({"noise"})))
     for one in seen:
-        found = latent_noise(task, one.rounds[0])
-        assert torch.allclose(found, one.rounds[0].nuisances[NOISE].double(), atol=1e-6)
+        noise = one.rounds[0].granted[NOISE]
+        assert isinstance(noise, torch.Tensor)
+        assert torch.allclose(latent_noise(task, one.rounds[0]), noise.double(), atol=1e-6)
 
 
 @pytest.mark.parametrize("path", ["ghost", "vmap", "loop"])
@@ -78,8 +79,8 @@ def test_every_path_takes_the_noise_of_its_own_observation(path: str) -> None:
     from leakgauge.types import Candidate
     from leakgauge.updates import Sharing
 
-    made = {"ghost": Ghost.of, "vmap": Vmap, "loop": Loop}[path](task, task.params)
-    noise = torch.stack([one.rounds[0].nuisances[NOISE].double() for one in seen])
+    made = {"ghost": Ghost.of, "vmap": Vmap, "loop": Loop}[path](task, task.params, task.buffers)
+    noise = torch.stack([one.rounds[0].granted[NOISE].double() for one in seen])
     truth = Candidate(records.inputs.double().unsqueeze(1), records.labels.unsqueeze(1), {NOISE: noise})
     updates = made.updates(truth, Sharing((1, 1, 1)))
     for i, one in enumerate(seen):
