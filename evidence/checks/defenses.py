@@ -154,7 +154,7 @@ def precode_cnn(context: Context) -> Measurement:
     base, records = _bayes_cnn(10)
     task = base.protect("precode()")
     seen = lg.observe(task, records, seed=1)
-    plain = adaptive().against(lg.Protection())
+    plain = adaptive().adversary(lg.Protection())
     arms = {
         "undefended": (plain, base, lg.observe(base, records, seed=1)),
         "generic": (inverting_gradients(steps=1000), task, seen),
@@ -190,8 +190,8 @@ def precode_batch(context: Context) -> Measurement:
         task = replace(base, recipe=lg.Recipe(batch=size)).protect(how)
         truth = records.inputs.unflatten(0, (-1, size))
         seen = lg.observe(task, records, seed=1)
-        plain = adaptive(steps=500, latent="before").against(task.protection)
-        joint = adaptive(steps=500).against(task.protection)
+        plain = adaptive(steps=500, latent="before").adversary(task.protection)
+        joint = adaptive(steps=500).adversary(task.protection)
         arms = {
             "before the bottleneck": (before_bottleneck(task, plain), seen),
             "noise optimised": (joint, seen),
@@ -459,7 +459,7 @@ def ats_early(context: Context) -> Measurement:
     """ATS early in training, SGD as in the paper: PSNR of 6 CIFAR-10 test images, transformed and raw."""
     cifar = lg.data.load("cifar10")
     records = cifar.sample(6, seed=0, split="test")
-    attack = adaptive(steps=200).against(lg.Protection())
+    attack = adaptive(steps=200).adversary(lg.Protection())
     scores, rows = {}, []
     for network, policy, rate, steps in ARMS:
         key = f"{network}, {policy}, rate {rate:g}, step {steps}"
