@@ -4,7 +4,14 @@ One definition per metric, in [0, 1] image space, clipped, data range 1; batches
 """
 
 from leakgauge.metrics.images import distance, mse, non_finite, psnr, ssim
-from leakgauge.metrics.intervals import Interval, Risk, adversarial_risk, clopper_pearson, mean_interval
+from leakgauge.metrics.intervals import (
+    Interval,
+    Risk,
+    adversarial_risk,
+    clopper_pearson,
+    difference_interval,
+    mean_interval,
+)
 from leakgauge.metrics.labels import label_accuracy, label_counts_accuracy
 from leakgauge.metrics.matching import Matching, match
 
@@ -14,6 +21,7 @@ __all__ = [
     "Risk",
     "adversarial_risk",
     "clopper_pearson",
+    "difference_interval",
     "distance",
     "label_accuracy",
     "label_counts_accuracy",
