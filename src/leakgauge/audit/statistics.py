@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from leakgauge.errors import DomainError
-from leakgauge.metrics import mean_interval
+from leakgauge.intervals import mean_interval
 
 Scores = npt.NDArray[np.float64]
 K = TypeVar("K", bound=Hashable)
@@ -24,7 +24,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True)
 class Excess:
-    """``mean(real − null)`` with its :func:`~leakgauge.metrics.mean_interval` and a one-sided sign-flip p-value."""
+    """``mean(real − null)`` with its :func:`~leakgauge.intervals.mean_interval` and a one-sided sign-flip p-value."""
 
     mean: float
     low: float

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from leakgauge.metrics import difference_interval, mean_interval
+from leakgauge.intervals import difference_interval, mean_interval
 from leakgauge.report import formats
 from leakgauge.report.markdown import code, grid, plain
 from leakgauge.report.reading import Run

@@ -1,32 +1,23 @@
-"""Numbers with intervals: the adversarial risk at δ, rates, means and their differences. One definition of each."""
+"""Intervals of rates, means and differences of means: one definition of each. Without torch: reports use them, too."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
-from torch import Tensor
 
 from leakgauge.errors import DomainError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Values = NDArray[np.float64]
 FLOOR = 0.25
 """The least spread of a resample, as a share of the sample's."""
-
-
-@dataclass(frozen=True)
-class Risk:
-    """The rate of failures among n records, with its interval ``[low, high]`` at ``confidence``."""
-
-    rate: float
-    low: float
-    high: float
-    n: int
-    confidence: float = 0.95
 
 
 @dataclass(frozen=True)
@@ -38,32 +29,6 @@ class Interval:
     high: float
     n: int
     confidence: float = 0.95
-
-
-def adversarial_risk(outcome: Tensor, delta: float | None = None, confidence: float = 0.95) -> Risk:
-    """The adversary's risk at δ: the probability ``P(‖x − f(g)‖ > δ)`` that it ends outside the δ-ball of the record.
-
-    ``outcome`` holds one distance per record, with ``delta``; or booleans, true where the attack succeeded, without.
-    NaN and infinite distances are failures. LOW risk means a STRONG adversary. The interval is Clopper-Pearson's:
-    it covers the true risk with at least the given confidence at any n, if the records are independent draws.
-
-    References:
-        Balunović et al., Bayesian Framework for Gradient Leakage, 2022, Section 4. https://arxiv.org/abs/2111.04706
-    """
-    outcome = torch.as_tensor(outcome).detach().flatten()
-    if outcome.dtype is torch.bool:
-        if delta is not None:
-            raise DomainError("delta with booleans", where="adversarial_risk", remedy="give distances, or no delta")
-        failed = ~outcome
-    else:
-        if delta is None or not delta >= 0:
-            raise DomainError(
-                f"distances need a δ ≥ 0, got {delta}", where="adversarial_risk", remedy="give delta, or booleans"
-            )
-        failed = ~(outcome <= delta)  # not "outcome > delta": NaN must count as a failure
-    failures, n = int(failed.sum()), len(failed)
-    low, high = clopper_pearson(failures, n, confidence)
-    return Risk(failures / n, low, high, n, confidence)
 
 
 def clopper_pearson(count: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -168,7 +133,8 @@ def _resampled(x: Values, resamples: int, generator: np.random.Generator) -> tup
 
 
 def _values(values: ArrayLike | Tensor, where: str) -> Values:
-    x = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values, dtype=np.float64).ravel()
+    numbers: Any = values.detach().cpu() if hasattr(values, "detach") else values
+    x = np.asarray(numbers, dtype=np.float64).ravel()
     _check(len(x) >= 1 and not np.isnan(x).any(), "a mean needs at least one value and no NaN", where)
     return x
 
