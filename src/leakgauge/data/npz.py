@@ -14,7 +14,9 @@ from numpy.lib import format as npy
 
 from leakgauge.data.arrays import MOST_CLASSES, Arrays, checked
 from leakgauge.data.files import DEFLATE, reading
+from leakgauge.data.tables import checked_rows, described, measured
 from leakgauge.errors import DataError
+from leakgauge.types import Feature
 
 TRAIN = (("inputs", "labels"), ("x", "y"), ("x_train", "y_train"))
 TEST = (("test_inputs", "test_labels"), ("x_test", "y_test"))
@@ -22,19 +24,25 @@ TEST = (("test_inputs", "test_labels"), ("x_test", "y_test"))
 
 @dataclass(frozen=True)
 class Npz:
-    """What an ``.npz`` file brings: records, its own test records if any, the number of classes if said."""
+    """What an ``.npz`` file brings: records, its own test records if any, the number of classes if said.
+
+    ``features`` describe the columns of a table, with the spread of the train records; images have none.
+    """
 
     train: Arrays
     test: Arrays | None
     classes: int | None
+    features: tuple[Feature, ...] = ()
 
 
 def read_npz(path: Path) -> Npz:
     """Records under ``inputs`` and ``labels`` (or ``x`` and ``y``, or ``x_train`` and ``y_train``).
 
     Optional: ``test_inputs`` and ``test_labels`` (or ``x_test`` and ``y_test``), and the number
-    ``classes``, for files that lack the last class. Images are uint8, or floats in [0, 1]. Objects are
-    refused before they are read: an object array is a pickle, and a pickle is a program.
+    ``classes``, for files that lack the last class. Images are uint8, or floats in [0, 1]. Inputs
+    ``[n, columns]`` are rows of a table: any finite numbers, taken as they are; ``columns`` may name
+    them, and neighbours named ``job=clerk``, ``job=nurse`` are one category. Objects are refused
+    before they are read: an object array is a pickle, and a pickle is a program.
     """
     with reading(path, "save it again with numpy.savez"), zipfile.ZipFile(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
@@ -48,8 +56,23 @@ def read_npz(path: Path) -> Npz:
         other = _pair(TEST, members)
         arrays = {key: _member(path, archive, members[key]) for key in (*pair, *(other or ()))}
         classes = _member(path, archive, members["classes"]) if "classes" in members else None
-    test = checked(arrays[other[0]], arrays[other[1]], where=f"{path}, {other[0]}") if other else None
-    return Npz(checked(arrays[pair[0]], arrays[pair[1]], where=f"{path}, {pair[0]}"), test, _classes(path, classes))
+        names = _member(path, archive, members["columns"], "U") if "columns" in members else None
+    train = _checked(arrays[pair[0]], arrays[pair[1]], where=f"{path}, {pair[0]}")
+    test = _checked(arrays[other[0]], arrays[other[1]], where=f"{path}, {other[0]}") if other else None
+    features = _features(path, names, train.inputs) if train.inputs.ndim == 2 else ()
+    return Npz(train, test, _classes(path, classes), features)
+
+
+def _checked(inputs: npt.NDArray[Any], labels: npt.NDArray[Any], *, where: str) -> Arrays:
+    return (checked_rows if inputs.ndim == 2 else checked)(inputs, labels, where=where)
+
+
+def _features(path: Path, names: npt.NDArray[Any] | None, rows: npt.NDArray[Any]) -> tuple[Feature, ...]:
+    where = f"{path}, columns"
+    if names is not None and names.ndim != 1:
+        raise DataError(f"names of shape {names.shape}", where=where, remedy="save one text per column")
+    texts = [f"column {i}" for i in range(rows.shape[1])] if names is None else [str(name).strip() for name in names]
+    return measured(described(texts, rows, where=where), rows)
 
 
 def _pair(pairs: tuple[tuple[str, str], ...], members: dict[str, zipfile.ZipInfo]) -> tuple[str, str] | None:
@@ -64,8 +87,8 @@ def _classes(path: Path, found: npt.NDArray[Any] | None) -> int | None:
     return int(found)
 
 
-def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
-    """One array, read only after its header agrees with the size of its data."""
+def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str = "iuf") -> npt.NDArray[Any]:
+    """One array of numbers (or texts), read only after its header agrees with the size of its data."""
     where = f"{path}, {info.filename}"
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise DataError("is packed in an unusual way", where=where, remedy="save it with numpy.savez_compressed")
@@ -80,8 +103,9 @@ def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.
             raise DataError(f"is npy of version {version}", where=where, remedy="save plain numbers with numpy.savez")
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = read(stream)
-        if dtype.hasobject or dtype.kind not in "iuf":
-            raise DataError(f"holds {dtype} values", where=where, remedy="save plain numbers; objects are never read")
+        if dtype.hasobject or dtype.kind not in kinds:
+            plain = "numbers" if kinds == "iuf" else "texts"
+            raise DataError(f"holds {dtype} values", where=where, remedy=f"save plain {plain}; objects are never read")
         size = math.prod(shape) * dtype.itemsize
         left = info.file_size - stream.tell()
         if min(shape, default=0) < 0 or size != left:
