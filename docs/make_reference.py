@@ -26,6 +26,7 @@ KINDS = {
     "defense": "Defenses of records, models and training",
     "likelihood": "Likelihoods",
     "prior": "Priors",
+    "metric": "Metrics",
     "solver": "Solvers",
     "schedule": "Schedules",
     "model": "Networks",
