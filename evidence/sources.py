@@ -19,10 +19,8 @@ from pathlib import Path
 from evidence.syntax import Home, bound, chains, dump, imports, is_for_types, is_text, texts, walk
 
 ROOTS = {"leakgauge": "src/leakgauge", "evidence": "evidence", "benchmarks": "benchmarks", "tests": "tests"}
-FRAMEWORK = tuple(
-    f"evidence{name}"
-    for name in ("", ".cli", ".measurement", ".page", ".registry", ".rows", ".runner", ".sources", ".store", ".syntax")
-)
+_FRAMEWORK = ("cli", "measurement", "page", "registry", "rows", "runner", "sources", "state", "store", "syntax")
+FRAMEWORK = frozenset(["evidence", *(f"evidence.{name}" for name in _FRAMEWORK)])
 """Runs checks and prints results: no number depends on it."""
 MENTION = re.compile(rf"\b(?:{'|'.join(ROOTS)})(?:\.\w+)+")
 OPEN = re.compile(rf"^(?:{'|'.join(ROOTS)})(?:\.\w+)*\.$")
@@ -53,6 +51,17 @@ class Sources:
         self.root = root
         self._modules: dict[str, Module | None] = {}
         self._pieces: dict[ast.AST, Piece] = {}
+        self._contents = self._read()
+
+    def _read(self) -> str:
+        digest = hashlib.sha256()
+        for path in sorted(path for folder in ROOTS.values() for path in (self.root / folder).rglob("*.py")):
+            digest.update(str(path).encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+        return digest.hexdigest()
+
+    def fresh(self) -> Sources:
+        """These sources, or a new object if any Python file was edited, added or removed since they were read."""
+        return self if self._read() == self._contents else Sources(self.root)
 
     def module(self, name: str) -> Module | None:
         """The module of this name, or None where the project has none."""
@@ -149,7 +158,7 @@ class Module:
             return self.is_package and any(isinstance(n, ast.Call) for n in walk(statement))
         return True
 
-    @cached_property
+    @property
     def data(self) -> set[Path]:
         """Files that belong to a package and are not code: bundled records, templates."""
         if not self.is_package:
