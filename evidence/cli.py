@@ -30,7 +30,7 @@ def main(
     isolate: bool = True,
     console: Console | None = None,
 ) -> int:
-    """Measure what is asked for; 0 if no bar is missed, 1 if one is, 2 if rows and checks disagree, 130 on interrupt."""
+    """Measure what is asked for; 0: no bar is missed, 1: one is, 2: rows and checks disagree, 130: interrupted."""
     options = _parser().parse_args(arguments)
     console, store = console or Console(), Store(root)
     rows = load_rows() if rows is None else rows

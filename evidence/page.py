@@ -10,6 +10,7 @@ from typing import Any
 from evidence.measurement import SIGNS, Bar, Number
 from evidence.registry import Check
 from evidence.rows import TOPICS, Row
+from evidence.sources import Sources
 from evidence.state import State, Word, states
 from evidence.store import Store
 
@@ -21,7 +22,14 @@ WORDS: dict[Word, str] = {
     "measure anew": "to be measured anew",
     "not measured": "not measured yet",
 }
-MARKS: dict[Word, str] = {**WORDS, "pass": "yes", "miss": "**no**", "crashed": "**no**"}
+MARKS: dict[Word, str] = {
+    **WORDS,
+    "pass": "yes",
+    "miss": "**no**",
+    "crashed": "**no**",
+    "measure anew": "–",
+    "not measured": "–",
+}
 COUNTED: dict[Word, str] = {
     "pass": "every bar is met in",
     "miss": "a bar is missed in",
@@ -85,8 +93,8 @@ def render(known: State, key: str | None = None, *, judged: bool = False) -> str
     listed = known.numbers
     if judged:
         listed = {k: n for k, n in listed.items() if n.bar} or dict(list(listed.items())[:SHORT])
-    if len(known.numbers) == 1:
-        return "".join(_entry(one, judged=judged) for one in listed.values())
+    if len(known.numbers) == 1 and not judged:
+        return "".join(_entry(one) for one in listed.values())
     more = len(known.numbers) - len(listed)
     return "; ".join(f"{k}: {_entry(n, judged=judged)}" for k, n in listed.items()) + (f"; {more} more" * bool(more))
 
@@ -207,10 +215,12 @@ def fill(text: str, known: Mapping[str, State], *, where: str) -> str:
     return MARK.sub(replace, text)
 
 
-def pages(rows: Iterable[Row], checks: Mapping[str, Check], store: Store) -> dict[Path, str]:
+def pages(
+    rows: Iterable[Row], checks: Mapping[str, Check], store: Store, sources: Sources | None = None
+) -> dict[Path, str]:
     """Every generated text: ``docs/evidence.md``, and README.md and the docs with their numbers filled in."""
     rows = list(rows)
-    known = states(rows, checks, store)
+    known = states(rows, checks, store, sources)
     evidence = store.root / "docs" / "evidence.md"
     generated = {evidence: page(rows, known)}
     for path in [store.root / "README.md", *sorted((store.root / "docs").rglob("*.md"))]:

@@ -82,10 +82,13 @@ class Sources:
         return self._pieces[node]
 
     def _targets(self, module: Module, node: ast.AST) -> Iterator[Home]:
-        inside = {name: home for one in walk(node) for name, home in imports(one, module.package).items()}
+        nodes = walk(node)
+        statements = [one for one in nodes if isinstance(one, ast.Import | ast.ImportFrom)]
+        inside = {name: home for one in statements for name, home in imports(one, module.package).items()}
         yield from inside.values()
+        yield from ((alias.name, None) for one in statements if isinstance(one, ast.Import) for alias in one.names)
         homes = module.homes | inside
-        for first, *attributes in set(chains(node)):
+        for first, *attributes in chains(nodes):
             if first in module.definitions:
                 yield module.name, first
             if first in homes:
@@ -96,12 +99,12 @@ class Sources:
                         break
                     yield current, attribute
                     current = f"{current}.{attribute}"
-        yield from self._mentions(module, node)
+        yield from self._mentions(module, texts(nodes))
 
-    def _mentions(self, module: Module, node: ast.AST) -> Iterator[Home]:
+    def _mentions(self, module: Module, strings: list[str]) -> Iterator[Home]:
         """Modules that a string names, whole or, as in ``f"leakgauge.{room}"``, with another string of the module."""
-        for text in texts(node):
-            endings = [e for e in texts(module.tree) if e.isidentifier()] if OPEN.match(text) else []
+        for text in strings:
+            endings = [e for e in texts(walk(module.tree)) if e.isidentifier()] if OPEN.match(text) else []
             for name in [*MENTION.findall(text), *(text + ending for ending in endings)]:
                 if self.module(name):
                     yield name, None
@@ -134,7 +137,8 @@ class Module:
     @cached_property
     def homes(self) -> dict[str, Home]:
         """Name → where it is imported from, also of names that a package gives lazily and imports for types only."""
-        return {name: home for node in ast.walk(self.tree) for name, home in imports(node, self.package).items()}
+        statements = [node for node in ast.walk(self.tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+        return {name: home for one in statements for name, home in imports(one, self.package).items()}
 
     @cached_property
     def definitions(self) -> dict[str, list[ast.stmt]]:

@@ -65,9 +65,11 @@ def fingerprint(check: Check, sources: Sources) -> Fingerprint:
     return sources.fingerprint(check.function.__module__, check.function.__name__, check.uses)
 
 
-def states(rows: Iterable[Row], checks: Mapping[str, Check], store: Store) -> dict[str, State]:
+def states(
+    rows: Iterable[Row], checks: Mapping[str, Check], store: Store, sources: Sources | None = None
+) -> dict[str, State]:
     """The state of every check that a row lists; the result of one that cannot be loaded counts as old."""
-    sources = Sources(store.root)
+    sources = sources or Sources(store.root)
     return {
         name: state(row, store.read(name), fingerprint(checks[name], sources).digest if name in checks else None)
         for row in rows
@@ -77,4 +79,4 @@ def states(rows: Iterable[Row], checks: Mapping[str, Check], store: Store) -> di
 
 def seconds(check: Check, result: Result | None) -> float:
     """How long a check takes: as long as the last time."""
-    return float(result["seconds"]) if result and result.get("seconds") else SECONDS[check.cost]
+    return float(result["seconds"]) if result and "seconds" in result else SECONDS[check.cost]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 Home = tuple[str, str | None]
 """Where a name comes from: a module, and the symbol in it (None: the module itself)."""
@@ -41,13 +41,12 @@ def is_for_types(statement: ast.AST) -> bool:
     return "TYPE_CHECKING" in (getattr(test, "id", None), getattr(test, "attr", None))
 
 
-def walk(node: ast.AST) -> Iterator[ast.AST]:
+def walk(node: ast.AST) -> list[ast.AST]:
     """Every node of a piece of code, but for what is only there for types."""
-    waiting = [node]
-    while waiting:
-        current = waiting.pop()
-        yield current
-        waiting += [child for child in ast.iter_child_nodes(current) if not is_for_types(child)]
+    nodes = [node]
+    for current in nodes:  # grows meanwhile
+        nodes += [child for child in ast.iter_child_nodes(current) if not is_for_types(child)]
+    return nodes
 
 
 def imports(node: ast.AST, package: str) -> dict[str, Home]:
@@ -75,21 +74,21 @@ def bound(statement: ast.stmt) -> set[str]:
     return set()
 
 
-def texts(node: ast.AST) -> Iterator[str]:
-    """Every string in a piece of code, the constant parts of f-strings included, docstrings not."""
-    below = list(walk(node))
-    notes = {id(n.value) for n in below if isinstance(n, ast.Expr) and is_text(n)}
-    for one in below:
-        if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in notes:
-            yield one.value
+def texts(nodes: Sequence[ast.AST]) -> list[str]:
+    """Every string among the nodes, the constant parts of f-strings included, docstrings not."""
+    notes = {id(node.value) for node in nodes if isinstance(node, ast.Expr) and is_text(node)}
+    constants = [node for node in nodes if isinstance(node, ast.Constant) and id(node) not in notes]
+    return [node.value for node in constants if isinstance(node.value, str)]
 
 
-def chains(node: ast.AST) -> Iterator[tuple[str, ...]]:
+def chains(nodes: Sequence[ast.AST]) -> set[tuple[str, ...]]:
     """Every name with the attributes after it: ``lg.data.load(x)`` has ``("lg", "data", "load")`` and ``("x",)``."""
-    for one in walk(node):
+    paths = set()
+    for node in nodes:
         path: list[str] = []
-        while isinstance(one, ast.Attribute):
-            path.insert(0, one.attr)
-            one = one.value
-        if isinstance(one, ast.Name):
-            yield (one.id, *path)
+        while isinstance(node, ast.Attribute):
+            path.insert(0, node.attr)
+            node = node.value
+        if isinstance(node, ast.Name):
+            paths.add((node.id, *path))
+    return paths
