@@ -124,7 +124,7 @@ def test_a_bare_name_means_the_one_address_that_ends_in_it() -> None:
 
 def test_labels_and_rate_have_words_of_their_own() -> None:
     addresses = ["recipe.labels", "recipe.learning_rate", "random_prune.mask"]
-    granted = {address: "granted" for address in addresses[:2]}
+    granted = dict.fromkeys(addresses[:2], "granted")
     assert Threat().mapping(addresses) == {**granted, "random_prune.mask": "hidden"}
     assert Threat(labels="joint", learning_rate="unknown").mapping(addresses) == dict.fromkeys(addresses, "hidden")
     assert Threat(labels="inferred", grants=frozenset({"labels"})).mapping(addresses)["recipe.labels"] == "granted"

@@ -176,7 +176,9 @@ def test_a_granted_mask_goes_through_the_factors() -> None:
     (wanted,) = torch.autograd.grad(plain.sum(), setting.inputs)
     for path in setting.paths().values():
         updates = path.updates(Candidate(setting.inputs, setting.labels), setting.sharing)
-        value = setting.task.protection.update.log_density(setting.observed, updates, known={"random_prune.mask": masks})
+        value = setting.task.protection.update.log_density(
+            setting.observed, updates, known={"random_prune.mask": masks}
+        )
         (slope,) = torch.autograd.grad(value.sum(), setting.inputs)
         torch.testing.assert_close(value, plain, rtol=1e-10, atol=0)
         torch.testing.assert_close(slope, wanted, rtol=1e-9, atol=1e-8)

@@ -63,7 +63,11 @@ def test_update_stages_chain() -> None:
 
 
 def test_an_address_is_the_same_alone_and_in_any_chain() -> None:
-    for text in ("random_prune(p=0.5)", "random_prune(p=0.5) | gaussian(std=0.1)", "clip(norm=1.0) | random_prune(p=0.5)"):
+    for text in (
+        "random_prune(p=0.5)",
+        "random_prune(p=0.5) | gaussian(std=0.1)",
+        "clip(norm=1.0) | random_prune(p=0.5)",
+    ):
         assert list(protection(text).nuisances) == ["random_prune.mask"]
     assert list(protection("precode() | gaussian(std=0.1) | lrp()").nuisances) == ["precode.noise", "lrp.scale"]
 

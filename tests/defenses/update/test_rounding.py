@@ -86,7 +86,9 @@ def test_after_noise_the_two_weights_are_integrated_against_it(noise: gaussian, 
     part, u = noise | quantise(levels=2), float(U[0, 0])
     for width, level in product((0.003, 0.2, 3.0), (-2, 0, 1)):
         step = torch.tensor([[width]], dtype=torch.float64)
-        found = part.log_density(Stack({"w": level * step}), Batch.of({"w": U[:, :1]}), known={"quantise.step": {"w": step}})
+        found = part.log_density(
+            Stack({"w": level * step}), Batch.of({"w": U[:, :1]}), known={"quantise.step": {"w": step}}
+        )
 
         def weight(v: float, o: float = level * width, width: float = width) -> float:
             beyond = o < -width and v < o

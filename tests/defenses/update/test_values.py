@@ -64,7 +64,9 @@ def test_zeros_of_two_prunings_add_up() -> None:
     assert log_density(twice, [0.0], [1.0]) == pytest.approx(math.log(1 - 0.6 * 0.7), rel=1e-12)
     both, t = gaussian(std=0.5) | prune(p=0.5) | random_prune(p=0.3), 0.4
     inside = stats.norm.cdf(t, 0.2, 0.5) - stats.norm.cdf(-t, 0.2, 0.5)
-    assert log_density(both, [0.0], [0.2], {"prune.threshold": [t]}) == pytest.approx(math.log(0.3 + 0.7 * inside), rel=1e-12)
+    assert log_density(both, [0.0], [0.2], {"prune.threshold": [t]}) == pytest.approx(
+        math.log(0.3 + 0.7 * inside), rel=1e-12
+    )
 
 
 def test_without_anything_left_to_prune_a_zero_is_what_it_was() -> None:
