@@ -440,7 +440,7 @@ def test_an_adversary_guards_its_domain(text: str, what: str) -> None:
 
 
 def test_a_density_that_does_not_exist_is_said_before_anything_runs(task: Task, seen: list[Observation]) -> None:
-    with pytest.raises(NoDensityError, match=r"identity\(\) alone has no density"):
+    with pytest.raises(NoDensityError, match=r"identity\(\) has no noise; add gaussian\(\), laplace\(\) or vmf\(\)"):
         replace(QUICK, likelihood=density())(task, seen[:1])
 
 
