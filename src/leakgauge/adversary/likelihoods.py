@@ -217,7 +217,7 @@ class Marginal(Likelihood):
     With ``s* = ⟨u, o⟩ / ‖u‖²`` and ``τ = σ / ‖u‖`` it is
     ``−‖s* u − o‖² / 2σ² + log(τ √2π) + log[Φ((b − s*)/τ) − Φ((a − s*)/τ)] − log(b − a) − P log(σ √2π)``.
     a and b are ``low`` and ``high``, else those of the protection's training stage; an infinite b means any positive
-    scale, all equally likely. σ is that of the protection's noise; without noise, ``std`` says how closely the adversary wants
+    scale, all equally likely. σ is that of the noise; without noise, ``std`` says how closely the adversary wants
     the update to be matched.
     """
 
