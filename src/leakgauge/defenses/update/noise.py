@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 
 from leakgauge import guards
 from leakgauge.defenses.update.base import EntryDensity, UpdatePart, draw
+from leakgauge.defenses.update.promises import GaussianNoise, LaplaceNoise
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import register
 from leakgauge.types import Context, Release, Side, Tree, Updates
@@ -31,10 +32,14 @@ class Gaussian(UpdatePart):
     """
 
     std: float
-    closed: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_scale("gaussian", "std", self.std)
+
+    @property
+    def noise_law(self) -> GaussianNoise | None:
+        return GaussianNoise(self.std) if self.std > 0 else None
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         if self.std == 0:
@@ -74,10 +79,14 @@ class Laplace(UpdatePart):
     """
 
     scale: float
-    closed: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_scale("laplace", "scale", self.scale)
+
+    @property
+    def noise_law(self) -> LaplaceNoise | None:
+        return LaplaceNoise(self.scale) if self.scale > 0 else None
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         if self.scale == 0:

@@ -12,6 +12,7 @@ from torch import Generator, Tensor, nn
 
 from leakgauge import guards
 from leakgauge.defenses.update.base import EntryDensity, UpdatePart, draw
+from leakgauge.defenses.update.promises import Sensitivity
 from leakgauge.expr import register
 from leakgauge.types import Context, Release, Side, Tree, Updates
 from leakgauge.updates import Sloped, Slopes, excess, masked, trees
@@ -34,11 +35,14 @@ class RandomPrune(UpdatePart):
 
     p: float
     nuisances: ClassVar[tuple[str, ...]] = ("mask",)
-    closed: ClassVar[bool] = True
-    shrinks: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
+    independent: ClassVar[tuple[str, ...]] = ("mask",)
 
     def __post_init__(self) -> None:
         _check_fraction("random_prune", self.p)
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        return before.pruned(keep=1 - self.p)
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         mask = trees.mapped(lambda u: (draw(u, generator, torch.rand) >= self.p).to(u.dtype), update)
@@ -92,8 +96,10 @@ class Thresholded(UpdatePart):
     """
 
     nuisances: ClassVar[tuple[str, ...]] = ("threshold",)
-    closed: ClassVar[bool] = True
-    shrinks: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        return before.norm_only()
 
     @property
     def share(self) -> float:

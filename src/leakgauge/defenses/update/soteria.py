@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 
 from leakgauge import guards
 from leakgauge.defenses.update.base import EntryDensity, UpdatePart
+from leakgauge.defenses.update.promises import Sensitivity
 from leakgauge.errors import DomainError, ModelError, nearest
 from leakgauge.expr import register
 from leakgauge.types import Context, Release, Side, Tree, Updates
@@ -48,7 +49,6 @@ class Soteria(UpdatePart):
     epsilon: float = 0.1
     features: Features = "all"
     nuisances: ClassVar[tuple[str, ...]] = ("mask",)
-    shrinks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.layer, str):
@@ -58,6 +58,9 @@ class Soteria(UpdatePart):
         guards.inside(self.p, "p", "soteria", 0.0, 1.0, closed_low=True)
         guards.non_negative(self.epsilon, "epsilon", "soteria")
         guards.choice(self.features, "features", "soteria", get_args(Features))
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        return before.norm_only()
 
     @property
     def weight(self) -> str:
