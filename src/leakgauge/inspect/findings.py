@@ -169,9 +169,7 @@ def _sentence(share: float, null: float, psnr: tuple[float, ...], null_psnr: tup
         best = max(range(len(psnr)), key=lambda i: psnr[i])
         beaten = f"{sum(g > 0 for g in gains)} of {len(gains)} known records are nearer than from noise"
         return f"Best known record {best}: {psnr[best]:.1f} dB, from noise {null_psnr[best]:.1f} dB; {beaten}."
-    shares = (
-        f"The reconstruction explains {share:.1%} of the update, the same attack {null:.1%} of noise in its place. "
-    )
+    both = f"The reconstruction explains {share:.1%} of the update, the same attack {null:.1%} of noise in its place. "
     if share > 0.9 and share - null > 0.3:
         return both + "An update of this shape comes from inputs like these: take them for your data and look."
     if share - null > 0.1:
