@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import pytest
@@ -14,11 +14,14 @@ from torch import Generator, Tensor, nn
 from leakgauge.adversary import L2, Likelihood, adam, l2
 from leakgauge.adversary.ghost import Ghost
 from leakgauge.defenses import (
+    Clip,
     EntryDensity,
     Gaussian,
+    GaussianNoise,
     MagnitudePrune,
     Protection,
     RandomPrune,
+    Sensitivity,
     UpdatePart,
     VonMisesFisher,
     gaussian,
@@ -27,6 +30,7 @@ from leakgauge.expr import Part
 from leakgauge.priors import PriorPart, gaussian_prior, tv
 from leakgauge.testing import (
     attack_reaches_map,
+    example_update,
     gradient_matches_finite_differences,
     likelihood_laws,
     neutral_is_identity,
@@ -41,7 +45,7 @@ from leakgauge.testing import (
     task_is_untouched,
 )
 from leakgauge.types import Candidate, Context, Known, Release, Tree, Updates
-from leakgauge.updates import Batch, Sharing, Sloped, Stack
+from leakgauge.updates import Batch, Sharing, Sloped, Stack, trees
 
 
 @dataclass(frozen=True, repr=False)
@@ -307,7 +311,7 @@ def test_an_impure_release_is_caught(part: UpdatePart, said: str) -> None:
 
 
 class Peeking(Base):
-    closed: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         assert context is not None
@@ -315,18 +319,50 @@ class Peeking(Base):
 
 
 class Longer(Base):
-    shrinks: ClassVar[bool] = True
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        return before.norm_only()
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         return Release({name: value.sign() for name, value in update.items()})
 
 
+class Jumping(Base):
+    """Shortens updates, but moves two near ones apart."""
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        return before
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        keep = float(trees.norm(update)) > float(trees.norm(example_update())) * 0.95
+        return Release({name: value * keep for name, value in update.items()})
+
+
+class OneRadius(Clip):
+    """The slip of taking one radius for the way between two updates that both have one."""
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        after = super().sensitivity(before)
+        return replace(after, l2=min(after.l2, after.radius))
+
+
+class TooQuiet(Gaussian):
+    @property
+    def noise_law(self) -> GaussianNoise:
+        return GaussianNoise(1.03 * self.std)
+
+
 def test_broken_promises_are_caught() -> None:
     promises_are_kept(Base())
-    with pytest.raises(AssertionError, match="promises to be closed, but looks at the client"):
+    with pytest.raises(AssertionError, match="promises to be post-processing, but looks at the client"):
         promises_are_kept(Peeking())
-    with pytest.raises(AssertionError, match="promises to shrink, but lengthens"):
+    with pytest.raises(AssertionError, match="promises a norm of at most"):
         promises_are_kept(Longer())
+    with pytest.raises(AssertionError, match="promises that one record moves"):
+        promises_are_kept(Jumping())
+    with pytest.raises(AssertionError, match="promises that one record moves"):
+        promises_are_kept(OneRadius(1.0))
+    with pytest.raises(AssertionError, match=r"promises GaussianNoise\(std=.*\), but draws something else"):
+        promises_are_kept(TooQuiet(0.5))
 
 
 def test_a_neutral_that_is_not_is_caught_and_one_that_does_not_exist_is_said() -> None:

@@ -16,6 +16,6 @@ def lengths(observed: Stack, chain: Chain) -> Tensor:
     """``√(‖o‖² − E‖noise‖²)`` of every observation, ``[M]``: at least a deviation of that difference."""
     squares = torch.stack(list(observed.squares.values())).sum(0)
     entries = sum(value[0].numel() for value in observed.values())
-    variance = sum(part.variance for part in chain.parts)
+    variance = sum(law.variance for part in chain.parts if (law := part.noise_law) is not None)
     least = max(variance * (2 * entries) ** 0.5, torch.finfo(squares.dtype).tiny)
     return (squares - entries * variance).clamp(min=least).sqrt()

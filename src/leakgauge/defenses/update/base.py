@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import torch
 from torch import Generator, Tensor
 
+from leakgauge.defenses.update.promises import NoiseLaw, Sensitivity
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import Part
 from leakgauge.types import Context, Known, Nuisance, Release, Tree, Updates
@@ -52,26 +53,29 @@ class UpdatePart(Part):
     """An update-stage part. ``|`` chains it with the next.
 
     ``support`` says where noise lies: anywhere, or on the unit sphere of all entries, where a density is per area.
-    Proofs rest on two promises, and a part that makes none gets no bound: ``closed``, to look at nothing but what it is
-    given (and chance), so that after noise it is post-processing; ``shrinks``, to lengthen no update, so that a
-    clipping norm before it still holds after it.
+    Proofs rest on promises, and a part that makes none gets no bound: ``post_processing`` (it looks at nothing but what
+    it is given, and chance), the law of a nuisance (it is drawn without looking at the record, so that granting it tells
+    nothing about that), :meth:`sensitivity` and :attr:`noise_law`.
     """
 
     stage: ClassVar[str] = "update"
     nuisances: ClassVar[tuple[Nuisance, ...]] = ()
     support: ClassVar[Support] = "entries"
-    closed: ClassVar[bool] = False
-    shrinks: ClassVar[bool] = False
+    post_processing: ClassVar[bool] = False
 
     @property
     def per_example(self) -> bool:
         """Whether it acts on the update of every example, before they are put together; such a part stands first."""
         return False
 
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        """How far a record can move an update behind this part, from what holds before it; here, no promise."""
+        return before.unknown()
+
     @property
-    def variance(self) -> float:
-        """The variance, per entry, of the noise it adds; 0 for a part that adds none."""
-        return 0.0
+    def noise_law(self) -> NoiseLaw | None:
+        """The law of the noise it adds, independent of everything; None for a part that adds none or cannot say."""
+        return None
 
     def fits(self, params: Tree) -> None:
         """Refuse a model that this part cannot act on, before anything runs."""

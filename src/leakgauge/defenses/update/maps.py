@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 
 from leakgauge import guards
 from leakgauge.defenses.update.base import EntryDensity, UpdatePart
+from leakgauge.defenses.update.promises import Sensitivity
 from leakgauge.errors import ModelError
 from leakgauge.expr import register
 from leakgauge.types import Context, Known, Release, Tree, Updates
@@ -22,8 +23,10 @@ from leakgauge.updates import trees
 class Identity(UpdatePart):
     """No defense: the update leaves as it is."""
 
-    closed: ClassVar[bool] = True
-    shrinks: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        return before
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         return Release(dict(update))
@@ -58,8 +61,7 @@ class Clip(UpdatePart):
 
     norm: float
     per: Literal["update", "layer", "example"] = "update"
-    closed: ClassVar[bool] = True
-    shrinks: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.norm != math.inf:  # the neutral setting
@@ -69,6 +71,11 @@ class Clip(UpdatePart):
     @property
     def per_example(self) -> bool:
         return self.per == "example"
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        if self.per == "example":
+            return before.clipped_by_example(self.norm)
+        return before.clipped(self.norm) if self.per == "update" else before.clipped_by_layer(self.norm)
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         if self.per_example:

@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 
 from leakgauge import guards
 from leakgauge.defenses.update.base import EntryDensity, UpdatePart, draw
+from leakgauge.defenses.update.promises import GaussianNoise, LaplaceNoise
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import register
 from leakgauge.types import Context, Known, Release, Tree, Updates
@@ -31,14 +32,14 @@ class Gaussian(UpdatePart):
     """
 
     std: float
-    closed: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_scale("gaussian", "std", self.std)
 
     @property
-    def variance(self) -> float:
-        return self.std**2
+    def noise_law(self) -> GaussianNoise | None:
+        return GaussianNoise(self.std) if self.std > 0 else None
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         if self.std == 0:
@@ -78,14 +79,14 @@ class Laplace(UpdatePart):
     """
 
     scale: float
-    closed: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_scale("laplace", "scale", self.scale)
 
     @property
-    def variance(self) -> float:
-        return 2 * self.scale**2
+    def noise_law(self) -> LaplaceNoise | None:
+        return LaplaceNoise(self.scale) if self.scale > 0 else None
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         if self.scale == 0:

@@ -12,6 +12,7 @@ from torch import Generator, Tensor, nn
 
 from leakgauge import guards
 from leakgauge.defenses.update.base import EntryDensity, UpdatePart, draw
+from leakgauge.defenses.update.promises import Sensitivity
 from leakgauge.expr import register
 from leakgauge.laws import Bernoulli
 from leakgauge.types import Context, Known, Nuisance, Release, Tree, Updates
@@ -34,8 +35,7 @@ class RandomPrune(UpdatePart):
     """
 
     p: float
-    closed: ClassVar[bool] = True
-    shrinks: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_fraction("random_prune", self.p)
@@ -43,6 +43,9 @@ class RandomPrune(UpdatePart):
     @property
     def nuisances(self) -> tuple[Nuisance, ...]:  # type: ignore[override]
         return (Nuisance("mask", per="entry", law=Bernoulli(self.p), visible=_nonzero),)
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        return before.pruned(keep=1 - self.p)
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         mask = trees.mapped(lambda u: (draw(u, generator, torch.rand) >= self.p).to(u.dtype), update)
@@ -92,8 +95,10 @@ class Thresholded(UpdatePart):
     τ = 0: nothing was pruned, and every zero is a true one (dead units have many).
     """
 
-    closed: ClassVar[bool] = True
-    shrinks: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        return before.norm_only()
 
     @property
     def nuisances(self) -> tuple[Nuisance, ...]:  # type: ignore[override]

@@ -34,7 +34,7 @@ class Quantise(UpdatePart):
     """
 
     levels: int = 1
-    closed: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         guards.count(self.levels, "levels", "quantise")

@@ -32,7 +32,7 @@ class Sign(UpdatePart):
         https://arxiv.org/abs/1802.04434
     """
 
-    closed: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         return Release(trees.mapped(torch.sign, update))

@@ -6,13 +6,14 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
 import torch
 from torch import Generator, Tensor
 
 from leakgauge import guards
 from leakgauge.defenses.update.base import EntryDensity, UpdatePart
+from leakgauge.defenses.update.promises import Sensitivity
 from leakgauge.errors import DomainError, ModelError, nearest
 from leakgauge.expr import register
 from leakgauge.types import Context, Known, Nuisance, Release, Tree, Updates
@@ -47,7 +48,6 @@ class Soteria(UpdatePart):
     p: float = 0.8
     epsilon: float = 0.1
     features: Features = "all"
-    shrinks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.layer, str):
@@ -57,6 +57,9 @@ class Soteria(UpdatePart):
         guards.inside(self.p, "p", "soteria", 0.0, 1.0, closed_low=True)
         guards.non_negative(self.epsilon, "epsilon", "soteria")
         guards.choice(self.features, "features", "soteria", get_args(Features))
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        return before.norm_only()
 
     @property
     def nuisances(self) -> tuple[Nuisance, ...]:  # type: ignore[override]

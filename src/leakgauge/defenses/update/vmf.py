@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 
 from leakgauge import guards
 from leakgauge.defenses.update.base import Support, UpdatePart
+from leakgauge.defenses.update.promises import VonMisesFisherNoise
 from leakgauge.defenses.update.vmf_math import log_peak
 from leakgauge.defenses.update.vmf_sample import sample
 from leakgauge.expr import register
@@ -39,10 +40,14 @@ class VonMisesFisher(UpdatePart):
 
     kappa: float
     support: ClassVar[Support] = "sphere"
-    closed: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         guards.non_negative(self.kappa, "kappa", "vmf")
+
+    @property
+    def noise_law(self) -> VonMisesFisherNoise:
+        return VonMisesFisherNoise(self.kappa)
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         flat = torch.cat([u.reshape(-1) for u in update.values()])
