@@ -135,7 +135,8 @@ def test_dlg_and_idlg_recover_images_and_labels_from_the_sigmoid_lenet(
 ) -> None:
     seen = observe(lenet, images[:2], threat=Threat(labels="inferred"))
     found = attack(lenet, seen)
-    assert float(decibels(found, images).min()) > 50
+    # an attack that reaches its target ends near 60 dB, wherever rounding led it; one that misses it near 10
+    assert float(decibels(found, images).min()) > 40
     assert torch.equal(found.labels[:, 0], images.labels[:2])
     assert found.path == "ghost"
 
@@ -145,7 +146,7 @@ def test_inverting_gradients_recovers_a_small_image() -> None:
     # a clip far below the norm: a cosine does not mind
     seen = observe(task.protect("clip(norm=0.001)"), records)
     found = inverting_gradients(steps=500, tv_weight=1e-6)(task, seen)
-    assert float(decibels(found, records).mean()) > 25
+    assert float(decibels(found, records).mean()) > 20  # about 30; a grey image has 11
     assert float(found.inputs.min()) >= 0
     assert float(found.inputs.max()) <= 1
 

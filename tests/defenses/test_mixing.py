@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -91,7 +93,10 @@ def test_exact_mixtures_are_decoded_exactly(k: int, count: int) -> None:
     records = small_records(30)
     made = rounds(mixup(k=k), records, count)
     found = decode_mixup(made.inputs, made.side["indices"], made.side["coefficients"], 30)
-    assert float(psnr(found, records.inputs.double()).min()) > 90
+    # a mixture is rounded k times, by eps/2 of at most one; least squares stretch its error by ‖W⁺‖ at most
+    weights = matrix(made.side["indices"], made.side["coefficients"], 30)
+    stretched = float(torch.linalg.matrix_norm(torch.linalg.pinv(weights), 2)) * math.sqrt(len(weights))
+    assert float((found - records.inputs).square().sum(0).sqrt().max()) <= stretched * (k + 1) * EPS / 2
 
 
 def test_hidden_coefficients_are_found_from_the_mixtures_themselves() -> None:
@@ -118,7 +123,8 @@ def test_hidden_indices_are_found_from_the_mixtures_themselves() -> None:
     noisy = shown + 0.02 * torch.randn(shown.shape, generator=generator())
     near = hidden_mixture(noisy, owners, 20, mixup(k=3))
     assert near is not None
-    assert float((near.indices.sort(1).values == indices.sort(1).values).double().mean()) > 0.9
+    # 0.93 when this was written; by chance about one in five
+    assert float((near.indices.sort(1).values == indices.sort(1).values).double().mean()) > 0.7
     flat = shown.flatten(1)
     shuffled = torch.stack([c[torch.randperm(len(c), generator=generator(i))] for i, c in enumerate(flat.unbind(1))], 1)
     assert hidden_mixture(shuffled, owners, 20, mixup(k=3)) is None
