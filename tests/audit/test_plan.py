@@ -63,7 +63,9 @@ def test_identities_change_with_what_a_cell_depends_on_and_with_nothing_else(tmp
 
 def test_checkpoints_come_from_a_training_and_know_their_accuracy(tmp_path: Path) -> None:
     loud = {"none": "identity()", "noisy": "gaussian(std=1.0)"}
-    made = audit(spec(checkpoints={"train_steps": [0, 30], "defended": True}, defenses=loud), tmp_path, tmp_path / "run")
+    made = audit(
+        spec(checkpoints={"train_steps": [0, 30], "defended": True}, defenses=loud), tmp_path, tmp_path / "run"
+    )
     first, last = made["checkpoints"]
     assert [first["step"], last["step"]] == [0, 30]
     assert last["accuracy"] > first["accuracy"] + 0.1
