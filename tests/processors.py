@@ -91,9 +91,9 @@ def playable(setting: Setting, own: str) -> bool:
 
 
 def chosen(*, everything: bool) -> list[str]:
-    """Arguments that select the tests: the fast ones, of the numeric folders or of all."""
-    ignored = [] if everything else [f"--ignore=tests/{name}" for name in WITHOUT_NUMBERS]
-    return ["-m", "not slow", *ignored]
+    """Arguments that select the tests: the fast ones, of the numeric folders (with fewer examples) or of all."""
+    numeric = ["--hypothesis-profile=few", *(f"--ignore=tests/{name}" for name in WITHOUT_NUMBERS)]
+    return ["-m", "not slow", *([] if everything else numeric)]
 
 
 def run(setting: Setting, arguments: Sequence[str], *, root: Path = ROOT) -> bool:
