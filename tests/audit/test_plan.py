@@ -62,12 +62,15 @@ def test_identities_change_with_what_a_cell_depends_on_and_with_nothing_else(tmp
 
 
 def test_checkpoints_come_from_a_training_and_know_their_accuracy(tmp_path: Path) -> None:
-    made = audit(spec(checkpoints={"train_steps": [0, 30], "defended": True}), tmp_path, tmp_path / "run")
+    loud = {"none": "identity()", "noisy": "gaussian(std=1.0)"}
+    made = audit(
+        spec(checkpoints={"train_steps": [0, 30], "defended": True}, defenses=loud), tmp_path, tmp_path / "run"
+    )
     first, last = made["checkpoints"]
     assert [first["step"], last["step"]] == [0, 30]
     assert last["accuracy"] > first["accuracy"] + 0.1
     none, noisy = last["defenses"]
-    assert none["accuracy"] != noisy["accuracy"]  # each was trained with its own defense
+    assert none["accuracy"] > noisy["accuracy"] + 0.05  # each was trained with its own defense
     kinds = [cell["kind"] for cell in json.loads((tmp_path / "run" / "plan.json").read_text())]
     assert kinds.count("train") == 2
     assert not made["faults"]
