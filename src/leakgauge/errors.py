@@ -2,6 +2,7 @@
 
 LeakgaugeError
 ├── ExpressionError      a malformed expression or an unknown name
+│   └── SeveralFaultsError   several of them in one expression
 ├── DomainError          a number outside a formula's domain
 ├── DataError            a data file that cannot be read
 │   └── MissingDataError a data set that is not on this machine
@@ -35,6 +36,19 @@ class LeakgaugeError(Exception):
 
 class ExpressionError(LeakgaugeError):
     """A malformed expression or an unknown name."""
+
+
+class SeveralFaultsError(ExpressionError):
+    """Several faults of one expression, all of them in ``problems``."""
+
+    def __init__(self, problems: Iterable[LeakgaugeError]) -> None:
+        self.problems = tuple(problems)
+        first = self.problems[0]
+        super().__init__(first.what, where=first.where, remedy=first.remedy)
+
+    def __str__(self) -> str:
+        more = f"; and {len(self.problems) - 3} more" if len(self.problems) > 3 else ""
+        return "; and ".join(map(str, self.problems[:3])) + more
 
 
 class DomainError(LeakgaugeError, ValueError):

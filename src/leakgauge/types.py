@@ -205,6 +205,7 @@ class Threat:
 
     grants: frozenset[str] = frozenset()
     labels: Labels = "known"
+    learning_rate: Literal["known", "unknown"] = "known"
     server: Literal["honest", "active"] = "honest"
 
     def granted(self, side: Side) -> dict[str, Tree]:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from leakgauge.study.spec import Problem, Spec, SpecError, load, of, problems, sound
+from leakgauge.study import Draft, Problem, Spec, SpecError, load, of, problems, sound
 from leakgauge.study.starter import PRESETS, starter
 
 GOOD: dict[str, Any] = {"task": {"model": "logistic"}}
@@ -342,14 +342,14 @@ def test_spec_is_frozen() -> None:
     ],
 )
 def test_a_generic_and_an_adaptive_adversary_always_attack(listed: dict[str, Any], added: dict[str, str]) -> None:
-    made = of({**GOOD, "adversaries": listed})
+    made = Draft.of(of({**GOOD, "adversaries": listed}), Path("spec.toml")).spec
     assert made.adversaries == {**listed, **added}
     assert [note.partition(": ")[0] for note in made.notes()] == list(added)
-    assert of(made.model_dump()) == made  # the written-out spec is the same audit
+    assert Draft.of(of(made.model_dump()), Path("spec.toml")).spec == made  # the written-out spec is the same audit
 
 
 def test_leaving_one_out_is_said_and_must_be_meant() -> None:
-    made = of({**GOOD, "leave_out": ["generic"]})
+    made = Draft.of(of({**GOOD, "leave_out": ["generic"]}), Path("spec.toml")).spec
     assert list(made.adversaries) == ["adaptive"]
     assert "LEFT OUT: the generic attack" in made.notes()[0]
     assert (

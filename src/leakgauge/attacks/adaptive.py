@@ -94,6 +94,7 @@ class Adaptive(Part):
     """
 
     version: ClassVar[int] = 3
+    models_defense: ClassVar[Literal["any"]] = "any"
 
     steps: int = 1000
     restarts: int = 1

@@ -1,47 +1,105 @@
-"""The audit: from a spec to evidence."""
+"""The audit: from a study to evidence. ``leakgauge.audit(study)`` runs one."""
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from leakgauge.audit.engines import Engine, InProcess, LocalPool
 from leakgauge.audit.judge.result import redacted, result
-from leakgauge.audit.prepare import prepare
 from leakgauge.audit.run import Event, Report, execute
 from leakgauge.audit.store import Store, canonical, write
 from leakgauge.doctor.diagnosis import examine
+from leakgauge.errors import LeakgaugeError
 from leakgauge.study.spec import Problem, Spec, SpecError, load
+from leakgauge.study.study import Study
+from leakgauge.threads import one_thread
 
-__all__ = ["Event", "Problem", "Report", "Spec", "SpecError", "audit", "load"]
+__all__ = [
+    "Engine",
+    "Event",
+    "InProcess",
+    "LocalPool",
+    "Problem",
+    "Report",
+    "Spec",
+    "SpecError",
+    "Study",
+    "audit",
+    "load",
+]
 
 
 def audit(
-    spec: Spec,
-    home: Path,
-    out: Path,
+    study: Study,
+    out: Path | str | None = None,
     *,
     workers: int = 1,
+    engine: Engine | None = None,
     report: Report | None = None,
     redact: bool = False,
     ablate: bool = False,
     warn: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Run an audit, or what is left of it, and write ``result.json``; the same command resumes.
+    """Run an audit, or what is left of it, and write ``result.json``; the same call resumes.
 
-    Relative paths of the spec start at ``home``. ``redact`` keeps neither originals nor reconstructions, nor labels in
-    the result; ``ablate`` also attacks without each grant in turn. ``warn`` hears at once what spoils every verdict; a
-    set-up that does not replay is not attacked.
+    ``out`` is the run folder; without one nothing stays on disk. ``engine`` runs the cells; by default this process, or
+    a pool of ``workers`` processes. ``redact`` keeps neither originals nor reconstructions, nor labels in the result;
+    ``ablate`` also attacks without each grant in turn. ``warn`` hears at once what spoils every verdict; a set-up that
+    does not replay is not attacked. Torch has as many threads afterwards as before.
     """
-    diagnosis = examine(spec, home) if spec.task.replay else None
+    if not isinstance(study, Study):
+        raise LeakgaugeError(
+            f"got a {type(study).__name__}",
+            where="audit",
+            remedy="give a Study: Study(model, records, …), Study.load('spec.toml') or Study.of(spec, folder)",
+        )
+    if out is None:
+        with tempfile.TemporaryDirectory() as folder:
+            return audit(
+                study, folder, workers=workers, engine=engine, report=report, redact=redact, ablate=ablate, warn=warn
+            )
+    engine = engine or (InProcess() if workers == 1 else LocalPool(workers))
+    with one_thread():
+        return _audit(study, Path(out), engine, report, warn, redact=redact, ablate=ablate)
+
+
+def _audit(
+    study: Study,
+    out: Path,
+    engine: Engine,
+    report: Report | None,
+    warn: Callable[[str], None] | None,
+    *,
+    redact: bool,
+    ablate: bool,
+) -> dict[str, Any]:
+    spec, diagnosis = study.spec, None
+    if spec.task.replay:
+        diagnosis = examine(spec, study.home, model=study.module, loss=study.task.recipe.loss)
     valid = diagnosis is None or diagnosis.status == "replays"
     if diagnosis is not None and not valid and warn is not None:
         warn(f"every verdict is `invalid`: this set-up is not your client's; nothing is attacked. {diagnosis.sentence}")
-    outcome = execute(spec, home, out, workers=workers, report=report, redact=redact, ablate=ablate, attack=valid)
+    outcome = execute(study, out, engine=engine, report=report, redact=redact, ablate=ablate, attack=valid)
     store = Store(out)
-    made = result(spec, prepare(spec, home), outcome, store, diagnosis)
+    answer = result(study, outcome, store, diagnosis)
     if redact:
-        made = redacted(made)
-    write(out / "result.json", canonical(made).encode())
+        answer = redacted(answer)
+    write(out / "result.json", canonical(answer).encode())
     write(out / "timings.json", canonical(store.timings()).encode())
-    return made
+    return answer
+
+
+class _Room(ModuleType):
+    """This package, which can be called: ``leakgauge.audit(study)`` runs an audit."""
+
+    def __call__(self, study: Study, out: Path | str | None = None, **options: Any) -> dict[str, Any]:
+        return audit(study, out, **options)
+
+
+_Room.__call__.__doc__ = audit.__doc__
+sys.modules[__name__].__class__ = _Room

@@ -56,11 +56,11 @@ def check(
     Imports none of your code; parts of ours are timed on their first steps.
     """
     from leakgauge.audit.estimate import estimate
-    from leakgauge.study.clients import CHUNK
-    from leakgauge.study.spec import sound
+    from leakgauge.audit.plan import CHUNK
+    from leakgauge.study import sound
 
-    spec = sound(path)
-    made = estimate(spec, path.parent, ablate=ablate)
+    draft = sound(path)
+    spec, made = draft.spec, estimate(draft, ablate=ablate)
     steps = list(dict.fromkeys(spec.checkpoints.train_steps))
     listed = f"step{'s' * (len(steps) > 1)} {', '.join(map(str, steps))}"
     at = "" if steps == [0] else f" x {_many(len(steps), 'checkpoint')} ({listed})"
@@ -108,16 +108,16 @@ def audit(
     130 interrupted.
     """
     from leakgauge.audit import audit as run
-    from leakgauge.audit.estimate import strangers
     from leakgauge.cli.own_code import announce
-    from leakgauge.study.spec import sound
+    from leakgauge.study import sound
 
-    spec = sound(path)
-    announce(*strangers(spec))
+    draft = sound(path)
+    announce(*draft.own_code)
     folder = out or path.with_name(f"{path.stem}-run")
     try:
+        study = draft.study()
         made = _with_progress(
-            partial(run, redact=redact, ablate=ablate, warn=_warn), spec, path.parent, folder, workers, quiet
+            partial(run, study, folder, workers=workers, redact=redact, ablate=ablate, warn=_warn), quiet
         )
     except KeyboardInterrupt:
         flags = "".join(f" --{flag}" for flag, given in (("ablate", ablate), ("redact", redact)) if given)
@@ -138,7 +138,7 @@ def _warn(sentence: str) -> None:
     typer.echo(f"warning: {sentence}", err=True)
 
 
-def _with_progress(run: Any, spec: Any, home: Path, folder: Path, workers: int, quiet: bool) -> dict[str, Any]:
+def _with_progress(run: Any, quiet: bool) -> dict[str, Any]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -172,7 +172,7 @@ def _with_progress(run: Any, spec: Any, home: Path, folder: Path, workers: int, 
             if event.fault:
                 bar.console.print(f"a cell failed: {event.fault}", markup=False)
 
-        made: dict[str, Any] = run(spec, home, folder, workers=workers, report=report)
+        made: dict[str, Any] = run(report=report)
     return made
 
 

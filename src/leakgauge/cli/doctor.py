@@ -41,9 +41,9 @@ def doctor(
     Imports your code where the spec names it (package.module:name). Exit code 0 if the settings replay, 4 if not.
     """
     from leakgauge.doctor.diagnosis import examine
-    from leakgauge.study.spec import sound
+    from leakgauge.study import sound
 
-    read = sound(spec)
+    read = sound(spec).spec
     announce(read.task.model, read.task.loss, read.task.data)
     diagnosis = examine(read, spec.parent)
     if as_json:

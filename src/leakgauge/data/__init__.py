@@ -8,6 +8,7 @@ from leakgauge.data.fetching import fetch, intact
 from leakgauge.data.folder import read_folder
 from leakgauge.data.idx import read_idx, read_idx_pair, write_idx
 from leakgauge.data.loading import load
+from leakgauge.data.memory import in_memory
 from leakgauge.data.npz import read_npz
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "cache_folder",
     "entry_of",
     "fetch",
+    "in_memory",
     "intact",
     "load",
     "read_cifar",

@@ -26,13 +26,13 @@ def leakgauge_audit(request: pytest.FixtureRequest) -> RunAudit:
     def run(spec: str | Path, *, fail_on: str = "recognisable", workers: int = 1) -> dict[str, Any]:
         from leakgauge.audit import audit
         from leakgauge.audit.judge.verdict import contradictions, failing
-        from leakgauge.study.spec import sound
+        from leakgauge.study import Study
 
         path = Path(request.config.rootpath) / spec
-        loaded = sound(path)
+        study = Study.load(path)
         cache = request.config.cache
         folder = Path(cache.mkdir("leakgauge")) / path.stem if cache is not None else path.with_name(f"{path.stem}-run")
-        made = audit(loaded, path.parent, folder, workers=workers)
+        made = audit(study, folder, workers=workers)
         bad = [*failing(made, fail_on), *(f"contradiction: {line}" for line in contradictions(made))]
         if bad:
             pytest.fail("\n".join([f"{path.name} fails its gate ({fail_on}):", *bad]), pytrace=False)

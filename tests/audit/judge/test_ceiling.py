@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from leakgauge.audit.prepare import prepare
 
 from leakgauge.audit.judge.ceiling import Ceilings, ceilings
-from leakgauge.audit.prepare import prepare
 from leakgauge.cli.audit import CONTRADICTION, GATE_FAILED, INVALID, exit_code
 from leakgauge.study.spec import of
 

@@ -11,10 +11,9 @@ from typing import Any
 
 from leakgauge import metrics
 from leakgauge.audit.judge.statistics import Scores
-from leakgauge.audit.prepare import Prepared
 from leakgauge.bounds import BestGuess, Corridor, Figure, blind_guess, bound_of_task, corridor
-from leakgauge.defenses import Gaussian, Laplace, UpdatePart, parts_of
-from leakgauge.study.spec import Spec
+from leakgauge.defenses import Gaussian, Laplace, Protection, UpdatePart, parts_of
+from leakgauge.study.study import Study
 from leakgauge.task import Task
 
 HALF = 0.5
@@ -26,8 +25,7 @@ CONFIDENCE = 0.99
 class Ceilings:
     """What the bounds of an audit share: κ at its leak threshold, and the number of comparisons."""
 
-    spec: Spec
-    prepared: Prepared
+    study: Study
     metric: str
     guess: BestGuess | None
     comparisons: int
@@ -38,7 +36,7 @@ class Ceilings:
 
         def proven(factor: float) -> bool:
             made = replace(task.protection, update=_scaled(update, factor))
-            found = bound_of_task(task.protect(made), rounds=self.spec.bound.rounds, guess=self.guess).ceiling.value
+            found = bound_of_task(task.protect(made), rounds=self.study.bound_rounds, guess=self.guess).ceiling.value
             return found is not None and found <= HALF
 
         noisy = any(isinstance(part, Gaussian | Laplace) for part in parts_of(update))
@@ -50,16 +48,19 @@ class Ceilings:
             low, high = (low, middle) if proven(middle) else (middle, high)
         return {"expression": repr(replace(task.protection, update=_scaled(update, high))), "ceiling": HALF}
 
-    def of(self, defense: str, real: Mapping[str, Mapping[str, Scores]] | None) -> dict[str, Any]:
+    def of(self, defense: Protection, real: Mapping[str, Mapping[str, Scores]] | None) -> dict[str, Any]:
         """The bound of a defense, and the corridor up to it from the adversary with the most successes.
 
         A ceiling is about one adversary, not about the best of several chosen with the truth in hand.
         """
-        threshold = getattr(self.spec.verdict.recognisable, self.metric)
-        task = self.prepared.task.protect(defense)
-        given = self.spec.bound
+        threshold = getattr(self.study.verdict.recognisable, self.metric)
+        task, spec = self.study.under(defense), self.study.spec
         bound = bound_of_task(
-            task, rounds=given.rounds, delta=given.delta, guess=self.guess, grants=self.spec.threat.grants
+            task,
+            rounds=self.study.bound_rounds,
+            delta=spec.bound.delta,
+            guess=self.guess,
+            grants=spec.threat.grants,
         )
         said: Corridor | None = None
         if real is not None and threshold is not None:
@@ -114,17 +115,18 @@ def _figure(figure: Figure) -> dict[str, Any]:
     return {"value": figure.value if finite else None, "sentence": figure.sentence}
 
 
-def ceilings(spec: Spec, prepared: Prepared, metric: str) -> Ceilings:
+def ceilings(study: Study, metric: str) -> Ceilings:
     """κ over the reference records, once for all defenses."""
+    spec = study.spec
     threshold = getattr(spec.verdict.recognisable, metric)
     score = metrics.ssim if metric == "ssim" else metrics.psnr
-    enough = threshold is not None and len(prepared.reference) >= 4
+    enough = threshold is not None and len(study.reference) >= 4
     guess = (
         blind_guess(
-            prepared.reference,
+            study.reference,
             score,
             threshold,
-            labels=prepared.labels_granted,
+            labels=study.labels_granted,
             confidence=CONFIDENCE,
             seed=spec.seed,
         )
@@ -132,4 +134,4 @@ def ceilings(spec: Spec, prepared: Prepared, metric: str) -> Ceilings:
         else None
     )
     cells = len(spec.defenses) * len(set(spec.checkpoints.train_steps)) * len(spec.adversaries)
-    return Ceilings(spec, prepared, metric, guess, cells)
+    return Ceilings(study, metric, guess, cells)

@@ -42,20 +42,20 @@ from typing import Any
 
 import numpy as np
 
-from leakgauge.audit.cells import blind, scores
+from leakgauge.audit.cells import ARMS, Cell
 from leakgauge.audit.judge.ceiling import ceilings
 from leakgauge.audit.judge.ledger import assumed, ledger, replayed
 from leakgauge.audit.judge.statistics import Scores, excess
 from leakgauge.audit.judge.verdict import NULLS, Arms, Encodings, Verdict, incomplete, invalid, verdicts
-from leakgauge.audit.plan import ARMS, IDENTITY, Cell, controls, seeds, shown, threats, trainings
-from leakgauge.audit.prepare import Prepared
+from leakgauge.audit.plan import IDENTITY, control_trained_with, seeds, steps, threats, trained_with
 from leakgauge.audit.run import Outcome, environment
+from leakgauge.audit.scoring import blind, scores
 from leakgauge.audit.store import Store
-from leakgauge.defenses import protection
+from leakgauge.defenses import Protection
 from leakgauge.doctor.diagnosis import Diagnosis
 from leakgauge.preflight import preflight
 from leakgauge.study.checks import SMALLEST_SSIM
-from leakgauge.study.spec import Spec
+from leakgauge.study.study import Study
 from leakgauge.training import accuracy
 
 SCOPE = "Reconstruction of records from updates was tested; membership and property inference are not tested."
@@ -63,24 +63,22 @@ Key = tuple[int, str]
 """A step of training and the name of a defense."""
 
 
-def result(
-    spec: Spec, prepared: Prepared, outcome: Outcome, store: Store, diagnosis: Diagnosis | None = None
-) -> dict[str, Any]:
+def result(study: Study, outcome: Outcome, store: Store, diagnosis: Diagnosis | None = None) -> dict[str, Any]:
     """Everything an audit says, as plain JSON."""
-    found = _Found(spec, prepared, outcome, store)
+    spec, found = study.spec, _Found(study, outcome, store)
     metric = found.metric
-    steps = list(dict.fromkeys(spec.checkpoints.train_steps))
-    said = found.verdicts(steps)
+    audited = steps(study)
+    said = found.verdicts(audited)
     if diagnosis is not None and diagnosis.status != "replays":
         said = {key: invalid(key[1], diagnosis.sentence) for key in said}
     checkpoints = [
         {
             "step": step,
             "accuracy": found.accuracy(step, IDENTITY),
-            "accuracies": found.accuracies(step, IDENTITY, seeds(spec)),
+            "accuracies": found.accuracies(step, IDENTITY, seeds(study)),
             "defenses": [found.defense(step, name, said[step, name]) for name in spec.defenses],
         }
-        for step in steps
+        for step in audited
     ]
     return {
         "schema": 1,
@@ -96,9 +94,9 @@ def result(
             "significance": spec.verdict.significance,
         },
         "replay": replayed(diagnosis),
-        "preflight": [leak.as_json() for leak in preflight(prepared.task)],
+        "preflight": [leak.as_json() for leak in preflight(study.task)],
         "checkpoints": checkpoints,
-        "ledger": [*ledger(spec, prepared, diagnosis), *assumed(checkpoints)],
+        "ledger": [*ledger(study, diagnosis), *assumed(checkpoints)],
         "faults": dict(sorted(outcome.faults.items())),
     }
 
@@ -106,27 +104,28 @@ def result(
 class _Found:
     """Finished cells, by what they are about."""
 
-    def __init__(self, spec: Spec, prepared: Prepared, outcome: Outcome, store: Store) -> None:
-        self.spec, self.prepared, self.plan, self.store = spec, prepared, outcome.plan, store
+    def __init__(self, study: Study, outcome: Outcome, store: Store) -> None:
+        self.study, self.spec, self.plan, self.store = study, study.spec, outcome.plan, store
         self.faults = outcome.faults
-        big = min(prepared.task.domain.shape[-2:]) >= SMALLEST_SSIM
-        self.metric = "ssim" if big and spec.verdict.recognisable.ssim else "psnr"
-        self.prior = {m: np.asarray(v) for m, v in scores(prepared.guess(), prepared.records.inputs).items()}
-        self.alike = _alike(prepared)
-        self.ceilings = ceilings(spec, prepared, self.metric)
+        big = min(study.task.domain.shape[-2:]) >= SMALLEST_SSIM
+        self.metric = "ssim" if big and study.verdict.recognisable.ssim else "psnr"
+        self.prior = {m: np.asarray(v) for m, v in scores(study.guess(), study.records.inputs).items()}
+        self.alike = _alike(study)
+        self.ceilings = ceilings(study, self.metric)
         self.kept: dict[tuple[int, str, str], Arms | None] = {}
         self.early: dict[tuple[int, str, str], Encodings] = {}
 
     # --- scores
 
-    def cells(self, step: int, defense: str, trained: str, adversary: str, arm: str, without: str | None) -> list[Cell]:
+    def cells(
+        self, step: int, defense: Protection, trained: Protection, adversary: str, arm: str, without: str | None
+    ) -> list[Cell]:
         """The cells of an arm, in the order of the records."""
-        settings = [shown(text, "attack") for text in self.spec.settings(adversary)]
         return self.plan.of(
             step=step,
-            defense=shown(defense),
-            trained=shown(trained) if step else None,
-            adversary=settings[0] if len(settings) == 1 else settings,
+            defense=defense,
+            trained=trained if step else None,
+            adversary=self.study.adversaries[adversary],
             arm=arm,
             without=without,
         )
@@ -135,13 +134,13 @@ class _Found:
         """What the cells found, or None where one is missing."""
         return [self.store.result(c.id) for c in cells] if all(self.store.done(c.id) for c in cells) else None
 
-    def arms(self, step: int, defense: str, trained: str) -> Arms | None:
-        key = (step, defense, trained)
+    def arms(self, step: int, defense: Protection, trained: Protection) -> Arms | None:
+        key = (step, repr(defense), repr(trained))
         if key not in self.kept:
-            self.kept[key] = self._arms(*key)
+            self.kept[key] = self._arms(step, defense, trained)
         return self.kept[key]
 
-    def _arms(self, step: int, defense: str, trained: str) -> Arms | None:
+    def _arms(self, step: int, defense: Protection, trained: Protection) -> Arms | None:
         by: dict[str, dict[str, dict[str, Scores]]] = {arm: {} for arm in ARMS}
         cross: dict[str, dict[str, Scores]] = {}
         for arm in ARMS:
@@ -154,18 +153,17 @@ class _Found:
                     cross[name] = {m: np.concatenate([f["cross"][m] for f in made]) for m in made[0]["cross"]}
         return Arms(by, cross, self.alike, self.prior, self.spec.task.recipe.batch)
 
-    def encodings(self, step: int, defense: str, trained: str) -> Encodings | None:
+    def encodings(self, step: int, defense: Protection, trained: Protection) -> Encodings | None:
         """The scores of finished cells against what the client trained on; None where that is the records."""
-        key, parts = (step, defense, trained), protection(defense).input
-        if not parts or self.arms(*key) is None:
+        key, parts = (step, repr(defense), repr(trained)), defense.input
+        if not parts or self.arms(step, defense, trained) is None:
             return None
         if key not in self.early:
             by: dict[str, dict[str, dict[str, Scores]]] = {arm: {} for arm in ARMS}
             for arm, name in product(ARMS, self.spec.adversaries):
-                made = self.done(self.cells(*key, name, arm, None)) or []
+                made = self.done(self.cells(step, defense, trained, name, arm, None)) or []
                 by[arm][name] = {m: np.concatenate([f["encoding"][m] for f in made]) for m in made[0]["encoding"]}
-            task, mine = self.prepared.task.protect(defense), self.prepared.records
-            guessed = blind(task, mine, self.prepared.guess(), self.spec.seed)
+            guessed = blind(self.study.under(defense), self.study)
             prior = {metric: np.asarray(values) for metric, values in guessed.items()}
             arms = Arms(by, {}, self.alike, prior, self.spec.task.recipe.batch)
             self.early[key] = Encodings(arms, all(part.lone for part in parts))
@@ -173,74 +171,75 @@ class _Found:
 
     def verdicts(self, steps: list[int]) -> dict[Key, Verdict]:
         """One verdict per checkpoint and defense; p-values are corrected for the number of them all."""
-        trained, control = trainings(self.spec), controls(self.spec)
-        keys = {(step, name): text for step in steps for name, text in self.spec.defenses.items()}
-        arms = {key: self.arms(key[0], text, trained[text]) for key, text in keys.items()}
-        bare = {key: self.arms(key[0], IDENTITY, control[text]) for key, text in keys.items()}
+        trained = {name: trained_with(self.study, how) for name, how in self.study.defenses.items()}
+        control = {name: control_trained_with(self.study, how) for name, how in self.study.defenses.items()}
+        keys = {(step, name): how for step in steps for name, how in self.study.defenses.items()}
+        arms = {key: self.arms(key[0], how, trained[key[1]]) for key, how in keys.items()}
+        bare = {key: self.arms(key[0], IDENTITY, control[key[1]]) for key in keys}
         ready = {k: a for k, a in arms.items() if a is not None and bare[k] is not None}
         said = verdicts(
             {str(k): a for k, a in ready.items()},
             {str(k): bare[k] for k in ready},  # type: ignore[misc]
             self.spec.verdict,
             self.metric,
-            {str(k): e for k in ready if (e := self.encodings(k[0], keys[k], trained[keys[k]])) is not None},
+            {str(k): e for k in ready if (e := self.encodings(k[0], keys[k], trained[k[1]])) is not None},
         )
         return {
-            key: said.get(str(key)) or incomplete(key[1], self.reasons(key[0], text)[0]) for key, text in keys.items()
+            key: said.get(str(key)) or incomplete(key[1], self.reasons(key[0], how)[0]) for key, how in keys.items()
         }
 
     # --- one defense
 
     @cached_property
     def _given(self) -> float:
-        return round(accuracy(self.prepared.task, self.prepared.test), 6)
+        return round(accuracy(self.study.task, self.study.test), 6)
 
-    def accuracy(self, step: int, trained: str) -> float | None:
+    def accuracy(self, step: int, trained: Protection) -> float | None:
         """Test accuracy of the model that was trained with a defense; at step 0 of the model as given."""
-        found = self.accuracies(step, trained, seeds(self.spec)[:1])
+        found = self.accuracies(step, trained, seeds(self.study)[:1])
         return found[0] if found else None
 
-    def accuracies(self, step: int, trained: str, wanted: list[int]) -> list[float]:
+    def accuracies(self, step: int, trained: Protection, wanted: list[int]) -> list[float]:
         """The same of several seeds; of those trainings that ended."""
         if not step:
             return [self._given]
-        given = {"defense": shown(trained), "train_steps": self.spec.checkpoints.train_steps}
+        given: dict[str, Any] = {"defense": trained, "train_steps": self.spec.checkpoints.train_steps}
         cells = [cell for seed in wanted for cell in self.plan.of(**given, seed=seed)]
         done = [self.store.result(cell.id) for cell in cells if self.store.done(cell.id)]
         return [round(float(made["accuracy"][str(step)]), 6) for made in done]
 
     def defense(self, step: int, name: str, verdict: Verdict) -> dict[str, Any]:
-        text = self.spec.defenses[name]
-        trained = trainings(self.spec)[text]
-        arms = self.arms(step, text, trained)
+        how = self.study.defenses[name]
+        trained = trained_with(self.study, how)
+        arms = self.arms(step, how, trained)
         said: dict[str, Any] = {
             "name": name,
-            "expression": shown(text),
+            "expression": repr(how),
             "attack": _attack(verdict),
             "encoding": _encoding(verdict),
             "control": _control(verdict),
-            "bound": self.ceilings.of(text, arms.scores["real"] if arms else None),
+            "bound": self.ceilings.of(how, arms.scores["real"] if arms else None),
             "accuracy": self.accuracy(step, trained),
-            "accuracies": self.accuracies(step, trained, seeds(self.spec)),
+            "accuracies": self.accuracies(step, trained, seeds(self.study)),
             "adversaries": [],
             "records": [],
             "ablation": [],
-            "faults": [] if arms is not None or verdict.attack == "invalid" else self.reasons(step, text),
+            "faults": [] if arms is not None or verdict.attack == "invalid" else self.reasons(step, how),
         }
         if arms is not None:
-            said["adversaries"] = [self.adversary(step, text, trained, a, arms) for a in self.spec.adversaries]
-            said["records"] = self.records(step, text, trained, arms)
-            said["ablation"] = self.ablation(step, text, trained, arms)
+            said["adversaries"] = [self.adversary(step, how, trained, a, arms) for a in self.spec.adversaries]
+            said["records"] = self.records(step, how, trained, arms)
+            said["ablation"] = self.ablation(step, how, trained, arms)
         return said
 
-    def reasons(self, step: int, defense: str) -> list[str]:
+    def reasons(self, step: int, defense: Protection) -> list[str]:
         """Why a defense has no verdict, each reason once."""
-        cells = self.plan.of(step=step, defense=shown(defense))
+        cells = self.plan.of(step=step, defense=defense)
         return list(dict.fromkeys(self.faults[c.id] for c in cells if c.id in self.faults)) or [
             "one of the positive control"
         ]
 
-    def adversary(self, step: int, defense: str, trained: str, name: str, arms: Arms) -> dict[str, Any]:
+    def adversary(self, step: int, defense: Protection, trained: Protection, name: str, arms: Arms) -> dict[str, Any]:
         made = self.done(self.cells(step, defense, trained, name, "real", None)) or []
         early = self.encodings(step, defense, trained)
         return {
@@ -254,9 +253,9 @@ class _Found:
             "assumed": sorted({said for f in made for said in f["assumed"]}),
         }
 
-    def records(self, step: int, defense: str, trained: str, arms: Arms) -> list[dict[str, Any]]:
+    def records(self, step: int, defense: Protection, trained: Protection, arms: Arms) -> list[dict[str, Any]]:
         """Every record with its best reconstruction and the best null, most exposed first."""
-        metric, labels = self.metric, self.prepared.records.labels.tolist()
+        metric, labels = self.metric, self.study.records.labels.tolist()
         real, psnr, exposure = arms.best("real", metric), arms.best("real", "psnr"), arms.exposure(metric)
         null = {arm: arms.best(arm, metric) for arm in NULLS if arm != "prior"}
         early = self.encodings(step, defense, trained)
@@ -286,7 +285,7 @@ class _Found:
             )
         return sorted(rows, key=lambda r: (r["exposure"], -r["score"], r["record"]))
 
-    def encoding(self, step: int, defense: str, trained: str, arms: Arms, record: int) -> dict[str, Any]:
+    def encoding(self, step: int, defense: Protection, trained: Protection, arms: Arms, record: int) -> dict[str, Any]:
         """The best score against one record's encoding, and the cell that holds it, at the record's row."""
         by = {a: scores[self.metric][record] for a, scores in arms.scores["real"].items()}
         winner = _winner(by)
@@ -294,7 +293,9 @@ class _Found:
         null = float(arms.null(self.metric)[record])
         return {"score": float(by[winner]), "null": null, "adversary": winner, "cell": cell}
 
-    def place(self, step: int, defense: str, trained: str, adversary: str, arm: str, record: int) -> tuple[str, int]:
+    def place(
+        self, step: int, defense: Protection, trained: Protection, adversary: str, arm: str, record: int
+    ) -> tuple[str, int]:
         """The cell that holds a record's reconstruction, and its row there."""
         for cell in self.cells(step, defense, trained, adversary, arm, None):
             start, stop = (edge * self.spec.task.recipe.batch for edge in cell.params["records"])
@@ -302,10 +303,10 @@ class _Found:
                 return cell.id, record - start
         raise AssertionError(f"record {record} is in no cell")
 
-    def ablation(self, step: int, defense: str, trained: str, arms: Arms) -> list[dict[str, Any]]:
+    def ablation(self, step: int, defense: Protection, trained: Protection, arms: Arms) -> list[dict[str, Any]]:
         """What each grant was worth: the best score with it, less the best without, per update."""
         worth = []
-        for grant in threats(self.spec):
+        for grant in threats(self.study):
             without = []
             for name in self.spec.adversaries:
                 cells = self.cells(step, defense, trained, name, "real", grant)
@@ -331,15 +332,15 @@ def redacted(made: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _alike(prepared: Prepared) -> Any:
+def _alike(study: Study) -> Any:
     """``[J, n]``: whether the update that stood in for j came with the grants of record i.
 
     Where labels are granted, an update of another class is no null for this one. Batches are told apart by their
     sorted labels; where hardly any two agree, every update counts, for else there is nothing to compare with.
     """
-    size = prepared.task.recipe.batch
-    labels = prepared.records.labels.unflatten(0, (-1, size)).sort(1).values
-    if not prepared.labels_granted:
+    size = study.task.recipe.batch
+    labels = study.records.labels.unflatten(0, (-1, size)).sort(1).values
+    if not study.labels_granted:
         alike = np.ones((len(labels), len(labels)), dtype=bool)
     else:
         alike = (labels[:, None] == labels[None]).all(-1).numpy()

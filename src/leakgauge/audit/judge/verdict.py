@@ -35,7 +35,7 @@ import numpy.typing as npt
 
 from leakgauge.audit.judge.statistics import Excess, Rate, Scores, alone, best_of, excess, holm, rate_at
 from leakgauge.errors import DomainError
-from leakgauge.study.spec import VerdictSpec
+from leakgauge.study.sections import VerdictSpec
 
 Word = Literal["exact", "recognisable", "detectable", "no evidence", "too weak", "incomplete", "invalid"]
 ORDER: tuple[Word, ...] = ("no evidence", "detectable", "recognisable", "exact")
