@@ -59,13 +59,16 @@ def test_identities_change_with_what_a_cell_depends_on_and_with_nothing_else(tmp
     base = ids()
     assert ids(verdict={"significance": 0.04}) == base
     assert ids(defenses={"other name": "identity()", "noisy": "gaussian(std=0.001)"}) == base
-    for changes in ({"seed": 1}, {"threat": {"labels": "inferred"}}, {"task": {**BASE["task"], "records": 6}}):
+    for changes in ({"seed": 1}, {"threat": {"labels": "inferred"}}, {"task": {**BASE["task"], "records": 8}}):
         assert not ids(**changes) & base
     assert len(ids(defenses={"noisy": "gaussian(std=0.002)"}) & base) == 3  # the control stays
 
 
 def test_checkpoints_come_from_a_training_and_know_their_accuracy(tmp_path: Path) -> None:
-    made = audit(study(tmp_path, checkpoints={"train_steps": [0, 30], "defended": True}), tmp_path / "run")
+    made = audit(
+        study(tmp_path, task={**BASE["task"], "records": 8}, checkpoints={"train_steps": [0, 30], "defended": True}),
+        tmp_path / "run",
+    )
     first, last = made["checkpoints"]
     assert [first["step"], last["step"]] == [0, 30]
     assert last["accuracy"] > first["accuracy"] + 0.1
@@ -148,6 +151,7 @@ def test_the_estimate_names_every_kind_of_cell(tmp_path: Path) -> None:
         tmp_path,
         task={**BASE["task"], "records": 12},
         checkpoints={"train_steps": [3], "defended": True, "seeds": 2},
+        leave_out=[],
         defenses={"a": "gaussian(std=0.1)", "b": "clip(norm=1.0)"},
         adversaries={
             "g": ["inverting_gradients(steps=10)", "inverting_gradients(steps=20)"],

@@ -140,7 +140,7 @@ def text_of(value: Any) -> Any:
     if isinstance(value, tuple):
         texts = [described(attack) for attack in value]
         return texts[0] if len(texts) == 1 else texts
-    return value if value is None or isinstance(value, str | int | bool) else described(value)
+    return value if value is None or isinstance(value, str | int | list) else described(value)
 
 
 def threat_of(threat: Threat) -> JSON:

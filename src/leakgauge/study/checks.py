@@ -21,7 +21,7 @@ from leakgauge.storage.states import State, read_state, some
 from leakgauge.study.attempts import Attempt, attempt, problems_of
 from leakgauge.study.clients import encodes
 from leakgauge.study.kinds import kinds
-from leakgauge.study.sections import Problem, Spec
+from leakgauge.study.sections import Attacks, Problem, Spec
 from leakgauge.study.spec import brief
 from leakgauge.task import Task
 from leakgauge.types import Domain, Tree
@@ -230,12 +230,15 @@ def check_adversaries(values: Values) -> Problems:
                 yield from problems_of(attempt(partial(fits, values.params)), values.file, key)
 
 
+_ARTICLES: dict[Attacks, str] = {"generic": "a", "adaptive": "an"}
+
+
 def check_left_out(values: Values) -> Problems:
     modelled = [[None if a is None else models_defense(a) for a in s] for s in values.adversaries.values()]
     listed = set() if values.faulty_adversaries else kinds(modelled)
     for i, kind in enumerate(values.spec.leave_out):
         if kind in listed:
-            yield values.problem(f"leave_out.{i}", f"adversaries lists a {kind} one", f"take it, or {kind!r} here, out")
+            yield values.problem(f"leave_out.{i}", f"adversaries lists {_ARTICLES[kind]} {kind} one", f"take it, or {kind!r} here, out")
 
 
 def check_grants(values: Values) -> Problems:
