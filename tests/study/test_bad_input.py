@@ -92,12 +92,12 @@ SPECS: dict[str, tuple[dict[str, Any], str, tuple[str, str]]] = {
     "a grant that is no nuisance": (
         {"defenses": {"d": "mixup()"}, "threat": {"grants": ["indexes"]}},
         "threat.grants.0",
-        ("no defense has a nuisance 'indexes'", "did you mean 'indices'?"),
+        ("no defense of this spec has a nuisance 'indexes'", "did you mean 'indices'?"),
     ),
     "a grant that these defenses do not have": (
         {"defenses": {"d": "mixup()"}, "threat": {"grants": ["mask"]}},
         "threat.grants.0",
-        ("no defense of this spec has a nuisance 'mask'", "these have coefficients, indices"),
+        ("no defense of this spec has a nuisance 'mask'", "mixup.indices"),
     ),
     "a layer to drop that is not there": (
         {"adversaries": {"a": "drop_layer(layer='linaer1')"}},

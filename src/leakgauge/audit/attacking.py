@@ -9,6 +9,7 @@ from torch import Tensor
 
 from leakgauge.adversary import Adversary, Attack, Reconstruction, nulls
 from leakgauge.audit.cells import Arm
+from leakgauge.client import LABELS
 from leakgauge.errors import AssumptionWarning
 from leakgauge.observation import Observation, observe
 from leakgauge.seeds import seed_of
@@ -18,8 +19,7 @@ from leakgauge.types import Progress, Records, Threat
 
 def observed(task: Task, records: Records, threat: Threat, *, seed: int, rounds: int) -> list[Observation]:
     """What the adversary sees of these records, under the grants that this defense has."""
-    names = {address.rpartition(".")[2] for address in task.protection.nuisances} | set(task.protection.nuisances)
-    return observe(task, records, threat=replace(threat, grants=threat.grants & names), seed=seed, rounds=rounds)
+    return observe(task, records, threat=threat.about(task.nuisances), seed=seed, rounds=rounds)
 
 
 def observed_in(
@@ -30,7 +30,7 @@ def observed_in(
     observations = observed(task, source, threat, seed=seed, rounds=rounds)
     if arm == "another" and observations[0].labels is not None:
         granted = batches(private.labels, task.recipe.batch)
-        observations = [replace(one, labels=labels) for one, labels in zip(observations, granted, strict=True)]
+        observations = [one.given(LABELS, labels) for one, labels in zip(observations, granted, strict=True)]
     return nulls.noise(observations, seed=noise) if arm == "noise" else observations
 
 
@@ -46,9 +46,6 @@ def attacked(
     """The reconstruction, and what the attack had to assume."""
     if threat.labels == "joint" and isinstance(attack, Adversary):
         attack = replace(attack, labels="joint")
-    if threat.learning_rate == "unknown":
-        # one step sends −η g: without η the adversary knows the update up to a positive factor
-        task = replace(task, recipe=replace(task.recipe, learning_rate=1.0))
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always", AssumptionWarning)
         reconstruction = attack(task, observations, seed=seed, progress=progress)

@@ -58,7 +58,7 @@ def inspect(
     Imports your code if --model names it (package.module:name). Pictures and numbers are written with mode 0600.
     """
     from leakgauge import models
-    from leakgauge.inspect.findings import inspect as run
+    from leakgauge.inspect import inspect as run
     from leakgauge.storage.states import read_state
 
     if mode not in ("train", "eval"):
@@ -94,9 +94,10 @@ def _domain(shape: str | None, known: Path | None, weights: State | None) -> tup
     if not rows:
         raise DataError("has no linear layer", where=str(weights.path), remedy="give the weights of a classifier")
     if known is not None:
-        arrays = read_npz(known).train
-        domain = Domain("image", tuple(arrays.inputs.shape[1:]), rows[-1])
-        return arrays.records(domain), domain
+        npz = read_npz(known)
+        sizes = tuple(npz.train.inputs.shape[1:])
+        domain = Domain("image" if len(sizes) == 3 else "table", sizes, rows[-1], npz.features)
+        return npz.train.records(domain), domain
     if shape is None:
         raise DataError("the shape of a record is missing", where="inspect", remedy="give --shape 1,28,28 or --known")
     sizes = tuple(int(n) if n.is_integer() else 0 for n in _numbers(shape, "--shape"))
@@ -170,7 +171,7 @@ def _write(found: list[Finding], out: Path, known: Records | None) -> None:
     import torch
     from safetensors.torch import save
 
-    from leakgauge.inspect.findings import picture
+    from leakgauge.inspect import picture
     from leakgauge.storage.private import write
 
     images = torch.stack([f.inputs for f in found]).contiguous()

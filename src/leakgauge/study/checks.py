@@ -24,7 +24,7 @@ from leakgauge.study.kinds import kinds
 from leakgauge.study.sections import Attacks, Problem, Spec
 from leakgauge.study.spec import brief
 from leakgauge.task import Task
-from leakgauge.types import Domain, Tree
+from leakgauge.types import Domain, Tree, matching
 
 if TYPE_CHECKING:
     from leakgauge.study.draft import Draft
@@ -180,10 +180,13 @@ class Values:
     """The client under a defense."""
     defenses: Mapping[str, Protection | None]
     adversaries: Mapping[str, tuple[Attack | None, ...]]
-    own_defenses: bool = False
-    """Some defense is the user's own and was not read: it may have any nuisance."""
     faulty_adversaries: bool = False
     """Some adversary could not be read: nothing is said about which kinds there are."""
+
+    def addresses(self, protection: Protection) -> list[str]:
+        """What is hidden or random under a defense: of the recipe and of the defense, or only of the latter."""
+        task = None if self.under is None else attempt(partial(self.under, protection)).value
+        return list(protection.nuisances if task is None else task.nuisances)
 
     def problem(self, key: str, what: str, remedy: str) -> Problem:
         return Problem(self.file, key, what, remedy)
@@ -207,10 +210,6 @@ def check_defenses(values: Values) -> Problems:
             yield from problems_of(attempt(partial(encodes, part, domain, values.spec)), values.file, key)
         if values.under is not None:
             yield from problems_of(attempt(partial(values.under, protection)), values.file, key)
-        else:
-            steps = values.spec.task.recipe.local_steps
-            for late in protection.training:
-                yield from problems_of(attempt(partial(late.check, local_steps=steps)), values.file, key)
 
 
 EXAMPLES = {"defenses": "clip(norm=1.0) | gaussian(std=0.1)", "adversaries": "inverting_gradients()"}
@@ -238,39 +237,28 @@ def check_left_out(values: Values) -> Problems:
     listed = set() if values.faulty_adversaries else kinds(modelled)
     for i, kind in enumerate(values.spec.leave_out):
         if kind in listed:
-            yield values.problem(f"leave_out.{i}", f"adversaries lists {_ARTICLES[kind]} {kind} one", f"take it, or {kind!r} here, out")
+            yield values.problem(
+                f"leave_out.{i}", f"adversaries lists {_ARTICLES[kind]} {kind} one", f"take it, or {kind!r} here, out"
+            )
 
 
 def check_grants(values: Values) -> Problems:
-    """What is granted must be there to grant; a defense of the user's own may have anything."""
-    known = {_name(nuisance) for part in REGISTRY["defense"].values() for nuisance in getattr(part, "nuisances", ())}
-    here = sorted({str(a) for p in values.defenses.values() if p is not None for a in p.nuisances})
+    """What is granted must be there to grant, by an address that means one thing; the user's own may have anything."""
+    read = [values.addresses(protection) for protection in values.defenses.values() if protection is not None]
+    here = {address for addresses in read for address in addresses}
+    names = here | {address.rpartition(".")[2] for address in here}
     for i, grant in enumerate(values.spec.threat.grants):
-        if values.own_defenses or any(grant in (address, _last(address)) for address in here):
-            continue
         key = f"threat.grants.{i}"
-        if _last(grant) not in known:
-            names = known | {_last(address) for address in here}
-            yield values.problem(key, f"no defense has a nuisance {grant!r}", nearest(_last(grant), names))
-        elif None not in values.defenses.values():
-            remedy = f"these have {', '.join(here)}" if here else "take it out: there is nothing to grant"
+        if not matching(grant, here) and len(read) == len(values.defenses):
+            remedy = nearest(grant, names) if here else "take it out: there is nothing to grant"
             yield values.problem(key, f"no defense of this spec has a nuisance {grant!r}", remedy)
-
-
-def _name(nuisance: object) -> str:
-    return str(getattr(nuisance, "name", nuisance))
-
-
-def _last(address: str) -> str:
-    """The bare name of an address ``part.name``."""
-    return address.rpartition(".")[2]
+        for meant in (matching(grant, addresses) for addresses in read):
+            if len(meant) > 1:
+                yield values.problem(key, f"{grant!r} may mean {' or '.join(meant)}", f"say {meant[0]!r}")
 
 
 def check_threat(values: Values) -> Problems:
-    recipe, threat = values.spec.task.recipe, values.spec.threat
-    if threat.learning_rate == "unknown" and recipe.local_steps > 1:
-        what = f"a rate that is hidden over {recipe.local_steps} local steps is not modelled"
-        yield values.problem("threat.learning_rate", what, 'say "known", or local_steps = 1')
+    threat = values.spec.threat
     attacks = [a for settings in values.adversaries.values() for a in settings if a is not None]
     if threat.labels == "joint" and any(models_defense(attack) == "any" for attack in attacks):
         remedy = 'say "inferred", or leave_out = ["adaptive"] at the top of the spec'

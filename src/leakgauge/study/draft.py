@@ -136,7 +136,6 @@ class Draft:
                 None if bare is None else self._bare_under,
                 {name: reading.value for name, reading in self.defenses.items()},
                 {name: tuple(reading.value for reading in settings) for name, settings in self.adversaries.items()},
-                own_defenses=any(reading.own for reading in self.defenses.values()),
                 faulty_adversaries=any(r.faults for settings in self.adversaries.values() for r in settings),
             )
         )

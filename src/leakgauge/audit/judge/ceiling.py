@@ -11,19 +11,19 @@ from typing import Any
 
 from leakgauge import metrics
 from leakgauge.audit.judge.statistics import Scores
-from leakgauge.bounds import BestGuess, Corridor, Figure, blind_guess, bound_of_task, corridor
+from leakgauge.bounds import BestGuess, Corridor, Figure, bound_of_task, corridor, measured_guess
 from leakgauge.defenses import Gaussian, Laplace, Protection, UpdatePart, parts_of
 from leakgauge.study.study import Study
 from leakgauge.task import Task
 
 HALF = 0.5
 CONFIDENCE = 0.99
-"""Of κ, and of all comparisons of an audit with their ceilings together."""
+"""Of the best guess, and of all comparisons of an audit with their ceilings together."""
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the bounds of an audit share: κ at its leak threshold, and the number of comparisons."""
+    """What the bounds of an audit share: the best guess at its leak threshold, and the number of comparisons."""
 
     study: Study
     metric: str
@@ -116,13 +116,13 @@ def _figure(figure: Figure) -> dict[str, Any]:
 
 
 def ceilings(study: Study, metric: str) -> Ceilings:
-    """κ over the reference records, once for all defenses."""
+    """The best guess over the reference records, once for all defenses."""
     spec = study.spec
     threshold = getattr(spec.verdict.recognisable, metric)
     score = metrics.ssim if metric == "ssim" else metrics.psnr
     enough = threshold is not None and len(study.reference) >= 4
     guess = (
-        blind_guess(
+        measured_guess(
             study.reference,
             score,
             threshold,
