@@ -58,7 +58,7 @@ class Case:
 
     @cached_property
     def hidden_scale(self) -> tuple[Likelihood, How, str] | None:
-        """The likelihood of an update of hidden scale, how that treats it, and in words; None where it must be searched."""
+        """The likelihood of an update of hidden scale, how that treats it, in words; None: it is searched for."""
         if not self.scales:
             return None
         return self.adversary.likelihood.of_hidden_scale(self.task.protection, self.scale_law)

@@ -54,7 +54,7 @@ class UpdatePart(Part):
 
     ``support`` says where noise lies: anywhere, or on the unit sphere of all entries, where a density is per area.
     Proofs rest on promises, and a part that makes none gets no bound: ``post_processing`` (it looks at nothing but what
-    it is given, and chance), the law of a nuisance (it is drawn without looking at the record, so that granting it tells
+    it is given, and chance), the law of a nuisance (drawn without looking at the record, so that granting it tells
     nothing about that), :meth:`sensitivity` and :attr:`noise_law`.
     """
 
