@@ -84,11 +84,6 @@ SPECS: dict[str, tuple[dict[str, Any], str, tuple[str, str]]] = {
         "bound.rounds",
         ("a bound over 2 rounds, the adversary sees 3", "say at least 3"),
     ),
-    "several local steps under lrp": (
-        {"task": {"model": "logistic", "recipe": {"local_steps": 2}}, "defenses": {"d": "lrp()"}},
-        "defenses.d",
-        ("modelled for one local step", "set local_steps=1"),
-    ),
     "a grant that is no nuisance": (
         {"defenses": {"d": "mixup()"}, "threat": {"grants": ["indexes"]}},
         "threat.grants.0",

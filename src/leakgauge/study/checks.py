@@ -238,7 +238,8 @@ def check_left_out(values: Values) -> Problems:
     for i, kind in enumerate(values.spec.leave_out):
         if kind in listed:
             yield values.problem(
-                f"leave_out.{i}", f"adversaries lists {_ARTICLES[kind]} {kind} one", f"take it, or {kind!r} here, out"
+            what = f"adversaries lists {_ARTICLES[kind]} {kind} one"
+            yield values.problem(f"leave_out.{i}", what, f"take it, or {kind!r} here, out")
             )
 
 
