@@ -237,10 +237,8 @@ def check_left_out(values: Values) -> Problems:
     listed = set() if values.faulty_adversaries else kinds(modelled)
     for i, kind in enumerate(values.spec.leave_out):
         if kind in listed:
-            yield values.problem(
             what = f"adversaries lists {_ARTICLES[kind]} {kind} one"
             yield values.problem(f"leave_out.{i}", what, f"take it, or {kind!r} here, out")
-            )
 
 
 def check_grants(values: Values) -> Problems:
