@@ -156,10 +156,14 @@ def test_python_refuses_the_same_in_the_same_words(text: str, task: Task) -> Non
 def test_python_refuses_precode_and_grants_that_are_not_there(task: Task) -> None:
     with pytest.raises(LeakgaugeError, match="no hidden layer"):
         Task(lg.models.build("logistic", DATA.domain), DATA.domain).protect("precode()")
-    with pytest.raises(LeakgaugeError, match="no nuisance 'maks' to grant; did you mean 'mask'"):
-        lg.observe(task, DATA.sample(1, split="test"), threat=lg.Threat(grants=frozenset({"maks"})))
+    pruned, records = task.protect("random_prune(p=0.5)"), DATA.sample(1, split="test")
+    with pytest.raises(
+        LeakgaugeError, match=r"no nuisance 'random_prune.maks' to grant; did you mean 'random_prune.mask'"
+    ):
+        lg.observe(pruned, records, threat=lg.Threat(grants=frozenset({"random_prune.maks"})))
     # what another defense has may be granted to all alike
-    assert lg.observe(task, DATA.sample(1, split="test"), threat=lg.Threat(grants=frozenset({"mask"})))
+    threat = lg.Threat(grants=frozenset({"mask"}))
+    assert lg.observe(task, records, threat=threat.about(task.nuisances))
 
 
 @pytest.mark.parametrize("command", ["check", "audit"])

@@ -115,19 +115,20 @@ price.records = -5
 [task]
 model = "logistic"
 records = 0
+rounds = 3
 normalise = { mean = [0.3], std = [0.0] }
 [checkpoints]
 seeds = 0
 [defenses]
 wrong = "gaussian(std=-1.0)"
-[threat]
-grants = ["maks"]
+[bound]
+rounds = 2
 """
 
 
 def test_a_problem_of_form_hides_none_of_sense(tmp_path: Path) -> None:
     form = ["task.normalise.std.0", "task.records", "checkpoints.seeds", "price.records"]
-    assert all_problems(BOTH_KINDS, tmp_path) == [*form, "defenses.wrong", "threat.grants.0"]
+    assert all_problems(BOTH_KINDS, tmp_path) == [*form, "defenses.wrong", "bound.rounds"]
 
 
 @pytest.mark.parametrize(
@@ -236,7 +237,16 @@ def test_flipped_bytes(flips: list[tuple[int, int]]) -> None:
         ({**GOOD, "adversaries": {"a": "gaussian(std=1.0)"}}, "adversaries.a", "is not an attack"),
         ({**GOOD, "adversaries": {"a": "bayes(prior=tw())"}}, "adversaries.a", "unknown name 'tw'"),
         ({**GOOD, "defenses": {"a": "mixup(k=30)"}}, "defenses.a", "30"),
-        ({**GOOD, "threat": {"grants": ["maks"]}}, "threat.grants.0", "did you mean 'mask'"),
+        (
+            {**GOOD, "defenses": {"a": "random_prune(p=0.5)"}, "threat": {"grants": ["maks"]}},
+            "threat.grants.0",
+            "did you mean 'mask'",
+        ),
+        (
+            {**GOOD, "defenses": {"a": "random_prune(p=0.5) | random_prune(p=0.1)"}, "threat": {"grants": ["mask"]}},
+            "threat.grants.0",
+            "may mean random_prune.mask or random_prune#2.mask; say 'random_prune.mask'",
+        ),
         ({**GOOD, "verdict": {"recognisable": {}}}, "verdict.recognisable", "no leak threshold"),
         (task(records=4), "verdict.significance", "take at least records = 6"),
         ({**GOOD, "verdict": {"significance": 1e-6}}, "verdict.significance", "say at least significance"),
@@ -278,7 +288,6 @@ def test_all_problems_of_sense_at_once(tmp_path: Path) -> None:
         "task": {"model": "mpl", "loss": "hinge", "data": "mnits", "records": 2, "weights": "w.pt"},
         "defenses": {"a": "clipp(norm=1.0) | gausian(std=0.1)", "b": "prune(p=7.0)"},
         "adversaries": {"c": "inverting()"},
-        "threat": {"grants": ["masque"]},
     }
     got = problems(of(raw), tmp_path / "spec.toml")
     keys = [p.key for p in got]
@@ -290,7 +299,6 @@ def test_all_problems_of_sense_at_once(tmp_path: Path) -> None:
         "defenses.a",
         "defenses.b",
         "adversaries.c",
-        "threat.grants.0",
         "verdict.significance",
     }
     assert keys.count("defenses.a") == 2

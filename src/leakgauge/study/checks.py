@@ -242,7 +242,10 @@ def check_left_out(values: Values) -> Problems:
 
 
 def check_grants(values: Values) -> Problems:
-    """What is granted must be there to grant, by an address that means one thing; the user's own may have anything."""
+    """What is granted must be there to grant, by an address that means one thing.
+
+    Nothing is missed where a defense could not be read: it may have anything.
+    """
     read = [values.addresses(protection) for protection in values.defenses.values() if protection is not None]
     here = {address for addresses in read for address in addresses}
     names = here | {address.rpartition(".")[2] for address in here}
