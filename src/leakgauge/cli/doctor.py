@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from leakgauge.cli.own_code import announce
+from leakgauge.errors import ExitCode
 
-INVALID = 4
 
 
 def doctor(
@@ -53,4 +53,4 @@ def doctor(
         for sentence in diagnosis.sentences:
             typer.echo(f"  {sentence}")
     if diagnosis.status != "replays":
-        raise typer.Exit(INVALID)
+        raise typer.Exit(ExitCode.INVALID)
