@@ -9,8 +9,7 @@ from typing import Any
 from evidence import Context, Measurement, check
 from leakgauge.bounds import lower_limit, success_ceiling
 from leakgauge.defenses import UpdatePart, clip, gaussian, vmf
-from leakgauge.metrics import mean_interval
-from leakgauge.metrics.intervals import clopper_pearson
+from leakgauge.metrics import clopper_pearson, mean_interval
 from leakgauge.papers.capacity import Guessing, Point, figure_1, guessing, rank_correlations
 
 SECRETS = 64

@@ -141,7 +141,7 @@ def defended_training(context: Context) -> Measurement:
         interval={n: (100 * b.low, 100 * b.high) for n, b in bounds.items()},
         passed=found["none"].accuracy > 0.7 and all(len(u.accuracies) == len(SEEDS) for u in found.values()),
         detail=f"test accuracy in %, 10,000 train records, SGD with momentum .9 and weight decay 5e-4, {STEPS} steps "
-        f"of {BATCH}; mean and bootstrap interval over {len(SEEDS)} seeds. The rate is the best for the defense on "
+        f"of {BATCH}; mean and interval over {len(SEEDS)} seeds. The rate is the best for the defense on "
         "1,000 other train records (another seed), searched on from .01, .03, .1 (signs: 1e-4, 3e-4, 1e-3) while the "
         "best is at an end. Time: process time over that of the undefended training of the same seed, median. Soteria "
         f"is trained for {FEW_STEPS} steps at the rate of no defense. InstaHide networks are asked about records with "
