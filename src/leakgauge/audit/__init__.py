@@ -1,4 +1,4 @@
-"""The audit: from a spec to evidence. Its parts are imported when they are first used: reading a result needs no torch."""
+"""The audit: from a spec to evidence. Its parts are imported when first used: reading a result needs no torch."""
 
 from __future__ import annotations
 

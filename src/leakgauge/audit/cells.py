@@ -8,25 +8,23 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from leakgauge import metrics, parse
+from leakgauge import parse
 from leakgauge.adversary import Adversary, Reconstruction, nulls
 from leakgauge.audit.plan import Cell
 from leakgauge.audit.prepare import Prepared, batches
+from leakgauge.audit.scoring import cross, errors_by_feature, scores
 from leakgauge.audit.store import Store
 from leakgauge.errors import AssumptionWarning
+from leakgauge.metrics import DomainMetrics
 from leakgauge.observation import Observation, encoded, observe
 from leakgauge.seeds import seed_of
-from leakgauge.study.checks import SMALLEST_SSIM
 from leakgauge.study.clients import CHUNK
 from leakgauge.task import Task
 from leakgauge.training import accuracy, train
-from leakgauge.types import Progress, Records, Threat
+from leakgauge.types import Domain, Progress, Records, Threat
 
-CAP = 999.0
-"""JSON has no infinity: the PSNR of an identical image is written as this."""
 Made = tuple[dict[str, Any], dict[str, Tensor]]
 
 
@@ -76,8 +74,8 @@ def _tune(cell: Cell, prepared: Prepared, store: Store, progress: Progress | Non
     means = []
     for text in params["settings"]:
         made, _ = _attacked(text, task, seen, params, seed_of(params["seed"], 4), progress)
-        scores = _scored(made, private, task.recipe.batch)[0]
-        means.append(round(float(np.mean(scores.get("ssim", scores["psnr"]))), 6))
+        reached = _scored(made, private, prepared)[0]
+        means.append(round(float(np.mean(reached[prepared.metrics.judge.meaning.name])), 6))
     return {"means": means, "chosen": params["settings"][int(np.argmax(means))]}, {}
 
 
@@ -89,38 +87,41 @@ def _attack(cell: Cell, prepared: Prepared, store: Store, progress: Progress | N
     text = params["adversary"] if isinstance(params["adversary"], str) else store.result(cell.parents[-1])["chosen"]
     seen = _seen(params, task, private, prepared.others[start:stop])
     made, assumed = _attacked(text, task, seen, params, seed_of(params["seed"], start, 1), progress)
-    scores, inputs, labels = _scored(made, private, size)
+    reached, inputs, labels = _scored(made, private, prepared)
     found = {
         "adversary": text,
-        "scores": scores,
+        "metric": prepared.metrics.judge.meaning.name,
+        "scores": reached,
+        "errors": errors_by_feature(private.domain, inputs, private.inputs),
         "labels": [int(a == b) for a, b in zip(labels.tolist(), private.labels.tolist(), strict=True)],
         "status": list(made.status),
         "evaluations": made.evaluations,
         "assumed": assumed,
     }
     if params["arm"] == "another":
-        found["cross"] = _cross(made, prepared.records, size)
-    kept = {"inputs": _picture(inputs), "labels": labels.contiguous()}
+        found["cross"] = cross(prepared.metrics, made.inputs.detach().cpu(), batches(prepared.records.inputs, size))
+    kept = {"inputs": _boxed(inputs, private.domain), "labels": labels.contiguous()}
     if task.protection.input:
         truth = encoded(task, private, seed=_clients(params["seed"], params["records"][0])).inputs
         early = made if made.encodings is None else replace(made, inputs=made.encodings)
-        found["encoding"], shown, _ = _scored(early, replace(private, inputs=truth), size)
-        kept |= {"encodings": _picture(shown), "encoded": _picture(truth)}
+        found["encoding"], shown, _ = _scored(early, replace(private, inputs=truth), prepared)
+        kept |= {"encodings": _boxed(shown, private.domain), "encoded": _boxed(truth, private.domain)}
     return found, kept
 
 
-def _picture(inputs: Tensor) -> Tensor:
-    return inputs.clamp(0, 1).float().contiguous()
+def _boxed(inputs: Tensor, domain: Domain) -> Tensor:
+    """As the report shows it: inside the box of its domain."""
+    return (inputs if domain.box is None else inputs.clamp(*domain.box)).float().contiguous()
 
 
-def blind(task: Task, records: Records, guess: Tensor, seed: int) -> dict[str, list[float]]:
+def blind(task: Task, records: Records, guess: Tensor, seed: int, measures: DomainMetrics) -> dict[str, list[float]]:
     """The scores of a guess without an update against the encodings of an audit, encoded by draws of its own."""
     size, found = task.recipe.batch * CHUNK, dict[str, list[float]]()
     for start in range(0, len(records), size):
         mine = records[start : start + size]
         truth = encoded(task, mine, seed=_clients(seed, start // task.recipe.batch)).inputs
         tried = encoded(task, replace(mine, inputs=guess[start : start + size]), seed=seed_of(seed, start, 5)).inputs
-        for metric, values in scores(tried, truth).items():
+        for metric, values in scores(measures, tried, truth).items():
             found.setdefault(metric, []).extend(values)
     return found
 
@@ -165,34 +166,13 @@ def _attacked(
     return made, sorted({str(one.message) for one in heard if issubclass(one.category, AssumptionWarning)})
 
 
-def _scored(made: Reconstruction, private: Records, size: int) -> tuple[dict[str, list[float]], Tensor, Tensor]:
+def _scored(
+    made: Reconstruction, private: Records, prepared: Prepared
+) -> tuple[dict[str, list[float]], Tensor, Tensor]:
     """Scores, reconstructions and labels in the order of the records: within a batch, one to one by least error."""
-    inputs, labels = made.inputs.detach().cpu(), made.labels.cpu()
+    inputs, labels, size = made.inputs.detach().cpu(), made.labels.cpu(), prepared.task.recipe.batch
     if size > 1:
-        matching = metrics.match(inputs, batches(private.inputs, size))
+        matching = prepared.metrics.match(inputs, batches(private.inputs, size))
         inputs, labels = matching.apply(inputs), matching.apply(labels)
     inputs, labels = inputs.flatten(0, 1), labels.flatten(0, 1)
-    return scores(inputs, private.inputs), inputs, labels
-
-
-def _cross(made: Reconstruction, records: Records, size: int) -> dict[str, list[list[float]]]:
-    """Metric → unrelated update → its score against every record."""
-    found: dict[str, list[list[float]]] = {}
-    updates = len(records) // size
-    for one in range(len(made.inputs)):
-        every = replace(
-            made,
-            inputs=made.inputs[one].expand(updates, *made.inputs.shape[1:]),
-            labels=made.labels[one].expand(updates, *made.labels.shape[1:]),
-        )
-        for metric, values in _scored(every, records, size)[0].items():
-            found.setdefault(metric, []).append(values)
-    return found
-
-
-def scores(inputs: Tensor, truth: Tensor) -> dict[str, list[float]]:
-    """Metric → per record."""
-    found = {"psnr": metrics.psnr(inputs, truth)}
-    if min(truth.shape[-2:]) >= SMALLEST_SSIM:
-        found["ssim"] = metrics.ssim(inputs, truth)
-    return {name: [round(min(float(v), CAP), 6) for v in torch.nan_to_num(values)] for name, values in found.items()}
+    return scores(prepared.metrics, inputs, private.inputs), inputs, labels

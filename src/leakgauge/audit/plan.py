@@ -116,6 +116,7 @@ class _Planning:
         for role, records in (("records", prepared.records), ("others", prepared.others), ("tuning", prepared.tuning)):
             self.content[role] = digest({"x": records.inputs, "y": records.labels})
         self.train = self.content | {"train": digest({"x": prepared.train.inputs, "y": prepared.train.labels})}
+        self.content["metrics"] = repr(prepared.metrics.all)
 
     def plan(self) -> Plan:
         for step in dict.fromkeys(self.spec.checkpoints.train_steps):

@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leakgauge import data, models
+from leakgauge import data, metrics, models
 from leakgauge.client import Recipe
 from leakgauge.errors import DataError
 from leakgauge.losses import loss_named
+from leakgauge.metrics import DomainMetrics
 from leakgauge.storage.states import read_state
 from leakgauge.study.spec import Spec
 from leakgauge.task import Task
@@ -43,6 +44,7 @@ class Prepared:
     train: Records
     test: Records
     labels_granted: bool
+    metrics: DomainMetrics
 
     @cached_property
     def content(self) -> str:
@@ -120,7 +122,8 @@ def prepare(spec: Spec, folder: Path) -> Prepared:
     task = Task(_model(spec, found.domain, folder), found.domain, _recipe(spec))
     test = found.sample(min(MOST_TEST, len(found.test)), seed=spec.seed, split="test")
     others = reference[_stand_ins(records.labels, reference.labels, granted)]
-    return Prepared(task, records, others, tuning, reference, found.train, test, granted)
+    measures = metrics.of(found.domain, spec.verdict.recognisable, exact=spec.verdict.exact)
+    return Prepared(task, records, others, tuning, reference, found.train, test, granted, measures)
 
 
 def _without(records: Records, taken: Records) -> Records:

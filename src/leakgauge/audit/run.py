@@ -141,8 +141,8 @@ def _refuse(spec: Spec, prepared: Prepared) -> None:
 
 def best_score(found: dict[str, Any]) -> float | None:
     """The best score of an attack cell."""
-    scores = found.get("scores", {})
-    return max(scores.get("ssim") or scores.get("psnr") or [], default=None)
+    scores: list[float] = found.get("scores", {}).get(found.get("metric"), [])
+    return max(scores, default=None)
 
 
 def _claim(store: Store) -> None:

@@ -13,7 +13,6 @@ from leakgauge.cli.own_code import announce
 from leakgauge.errors import ExitCode
 
 
-
 def doctor(
     spec: Annotated[Path, typer.Argument(help="A spec with [task.replay]: before, after, batch.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,

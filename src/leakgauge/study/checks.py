@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 import leakgauge
-from leakgauge import data, models
+from leakgauge import data, metrics, models
 from leakgauge.client import Recipe
 from leakgauge.defenses.protection import Protection, protection
 from leakgauge.errors import LeakgaugeError, nearest
@@ -37,7 +37,6 @@ KINDS = {
     "task.loss": (("loss",), "a loss", "leakgauge list loss"),
 }
 MOST_PARAMETERS = 2_000_000_000
-SMALLEST_SSIM = 11
 
 
 @dataclass
@@ -320,15 +319,7 @@ class Checks:
 
     def _verdict(self) -> None:
         rules, task = self.spec.verdict, self.spec.task
-        asked = rules.recognisable
-        if asked.ssim is None and asked.psnr is None:
-            self.add("verdict.recognisable", "there is no leak threshold", "say { ssim = 0.5 } or { psnr = 20.0 }")
-        elif asked.psnr is None and self._domain is not None and min(self._domain.shape[-2:]) < SMALLEST_SSIM:
-            self.add(
-                "verdict.recognisable",
-                f"SSIM needs images of {SMALLEST_SSIM}x{SMALLEST_SSIM}, these are {self._domain.shape}",
-                "say { psnr = 20.0 }",
-            )
+        self._recognisable()
         encoding = sum(bool(made.input) for made in self.protections)  # scored too: a comparison of their own
         tests = max(1, len(self.spec.defenses) + encoding) * len(set(self.spec.checkpoints.train_steps))
         least = least_p(min(task.records, 10**6)) * 2 * tests
@@ -339,6 +330,22 @@ class Checks:
                 f"{min(least, 1):.2g}, corrected for {tests} comparisons",
                 _reachable(rules.significance, tests),
             )
+
+    def _recognisable(self) -> None:
+        """Thresholds that a metric can reach, of metrics that fit the records; of one's own only the run can tell."""
+        key, asked = "verdict.recognisable", self.spec.verdict.recognisable
+        if any(PATH.search(name) for name in asked):
+            return
+        try:
+            meanings = {name: metrics.named(name).meaning for name in asked}
+            if self._domain is not None:
+                metrics.of(self._domain, asked)
+        except LeakgaugeError as fault:
+            self.add(key, fault.what, fault.remedy or "see `leakgauge list metric`")
+            return
+        for name, meaning in meanings.items():
+            if meaning.best is not None and asked[name] > meaning.best:
+                self.add(f"{key}.{name}", f"must be at most {meaning.best:g}, got {asked[name]:g}", "lower it")
 
 
 def _nuisances(kind: str) -> Iterator[str]:

@@ -25,25 +25,11 @@ from leakgauge.audit.judge.values import (
 )
 from leakgauge.audit.judge.words import INCONCLUSIVE, Word, fails, severity, worst
 from leakgauge.errors import ExitCode, LeakgaugeError
-from leakgauge.meaning import Meaning
+from leakgauge.meaning import PSNR, SSIM, Meaning
 from leakgauge.storage.private import write
 
 FILE = "result.json"
-OLDER = (
-    Meaning(
-        "ssim", "ssim", "structural similarity (SSIM): 1 is the same picture, about 0 is unrelated", 0.5, worst=-1.0
-    ),
-    Meaning(
-        "psnr",
-        "psnr",
-        "peak signal-to-noise ratio (PSNR) in dB: higher is closer; from 60 dB on no eye can tell the difference",
-        20.0,
-        exact=60.0,
-        best=None,
-        unit="dB",
-        digits=1,
-    ),
-)
+OLDER = (SSIM, PSNR)
 """What results scored by before they said so themselves."""
 
 
@@ -61,8 +47,8 @@ class Result(Value):
     """
 
     version: Literal[1] = Field(default=1, alias="schema")
-    spec: dict[str, Any] = {}
-    environment: dict[str, str] = {}
+    spec: dict[str, Any] = Field(default_factory=dict)
+    environment: dict[str, str] = Field(default_factory=dict)
     scope: str
     notes: tuple[str, ...] = ()
     domain: Kind = Kind()
@@ -73,7 +59,7 @@ class Result(Value):
     preflight: tuple[Finding, ...] = ()
     checkpoints: Annotated[tuple[Checkpoint, ...], Field(min_length=1)]
     ledger: tuple[Line, ...] = ()
-    faults: dict[str, str] = {}
+    faults: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("metrics")
     @classmethod
@@ -203,9 +189,7 @@ class Result(Value):
 
     def text(self) -> str:
         """One text per result: sorted keys, shortest floats, no NaN."""
-        return json.dumps(
-            self.as_json(), sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-        )
+        return json.dumps(self.as_json(), sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
     def redacted(self) -> Self:
         """The same without the labels of private records."""
@@ -230,5 +214,3 @@ def _wrong(fault: ValidationError) -> str:
     first, more = fault.errors()[0], fault.error_count() - 1
     key = ".".join(map(str, first["loc"])) or "the whole file"
     return f"{key}: {first['msg'].lower()}" + (f" (and {more} more)" if more else "")
-
-

@@ -26,11 +26,11 @@ class Value(BaseModel):
 
 
 class Interval(Value):
-    """A mean with its 95 % interval over ``n`` updates."""
+    """A mean with its 95 % interval over ``n`` updates; one update has no interval."""
 
     mean: Finite
-    low: Finite
-    high: Finite
+    low: Finite | None = None
+    high: Finite | None = None
     n: int | None = None
 
 
@@ -164,6 +164,9 @@ class Treatment(Value):
     how: str
     sentence: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.address}: {self.sentence or self.how}"
+
 
 class Adversary(Value):
     """An adversary against one defense. ``scores``: arm → metric → one number per record."""
@@ -204,8 +207,8 @@ class Grant(Interval):
 class Part(Value):
     """What analyses ask a defense's part: its stage, and how records that it mixed can be told apart again.
 
-    ``solvable``: from several rounds of updates alone; ``secret``: only by whoever knows, or finds out at a price, which
-    records were mixed; None: it does not mix records.
+    ``solvable``: from several rounds of updates alone; ``secret``: only by whoever knows, or finds out at a price,
+    which records were mixed; None: it does not mix records.
     """
 
     expression: str
@@ -309,9 +312,11 @@ class Feature(Value):
 
 
 class Kind(Value):
-    """What kind of thing a record is."""
+    """What kind of thing a record is; of a table also its features, and the ``tolerance`` within which a number is
+    right, in standard deviations."""
 
     kind: str = "image"
     shape: tuple[int, ...] = ()
     classes: int | None = None
     features: tuple[Feature, ...] = ()
+    tolerance: Finite | None = None

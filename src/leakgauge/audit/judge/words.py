@@ -37,8 +37,8 @@ class Entry:
 
     ``finding`` is its rung among what attacks can find, None for a word that says nothing about safety: a gate fails on
     each of those. ``severity`` ranks all words: a leak that was found stays found whatever else failed, and a set-up
-    that does not replay spoils everything. ``tone`` is its colour, ``icon`` its shape, for eyes that do not tell colours
-    apart; ``exit`` the exit code that it brings about without any gate.
+    that does not replay spoils everything. ``tone`` is its colour, ``icon`` its shape, for eyes that do not tell
+    colours apart; ``exit`` the exit code that it brings about without any gate.
     """
 
     word: Word
