@@ -38,7 +38,7 @@ def spec(tmp_path: Path) -> Spec:
 
 
 def test_a_run_says_something_of_every_defense(spec: Spec, tmp_path: Path) -> None:
-    made = audit(spec, tmp_path, tmp_path / "run")
+    made = audit(spec, tmp_path, tmp_path / "run").as_json()
     defenses = made["checkpoints"][0]["defenses"]
     assert [d["name"] for d in defenses] == ["none", "noisy"]
     assert all(len(d["records"]) == 12 for d in defenses)
@@ -76,7 +76,7 @@ def test_a_failing_cell_makes_its_defense_incomplete_and_stops_no_other(
         return real(cell, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(cells, "run", stumbling)
-    made = audit(spec, tmp_path, tmp_path / "run")
+    made = audit(spec, tmp_path, tmp_path / "run").as_json()
     none, noisy = made["checkpoints"][0]["defenses"]
     assert noisy["attack"]["verdict"] == "incomplete"
     assert "stumbled" in noisy["attack"]["why"]

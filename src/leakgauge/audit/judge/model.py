@@ -47,7 +47,7 @@ class Result(Value):
     """
 
     version: Literal[1] = Field(default=1, alias="schema")
-    spec: dict[str, Any] = Field(default_factory=dict)
+    spec: dict[str, Any]
     environment: dict[str, str] = Field(default_factory=dict)
     scope: str
     notes: tuple[str, ...] = ()
