@@ -26,6 +26,7 @@ KINDS = {
     "defense": "Defenses",
     "likelihood": "Likelihoods",
     "prior": "Priors",
+    "metric": "Metrics",
     "solver": "Solvers",
     "schedule": "Schedules",
     "model": "Networks",

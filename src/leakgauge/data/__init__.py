@@ -1,9 +1,10 @@
-"""Records: a bundled sample, readers of four formats, and full sets on request."""
+"""Records: a bundled sample, readers of five formats, and full sets on request."""
 
 from leakgauge.data.arrays import Arrays
 from leakgauge.data.catalogue import ENTRIES, Entry, cache_folder, entry_of
 from leakgauge.data.cifar import read_cifar
 from leakgauge.data.dataset import Dataset
+from leakgauge.data.delimited import Table, read_csv
 from leakgauge.data.fetching import fetch, intact
 from leakgauge.data.folder import read_folder
 from leakgauge.data.idx import read_idx, read_idx_pair, write_idx
@@ -15,12 +16,14 @@ __all__ = [
     "Arrays",
     "Dataset",
     "Entry",
+    "Table",
     "cache_folder",
     "entry_of",
     "fetch",
     "intact",
     "load",
     "read_cifar",
+    "read_csv",
     "read_folder",
     "read_idx",
     "read_idx_pair",
