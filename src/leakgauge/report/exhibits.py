@@ -87,3 +87,5 @@ def _table(run: Run, rank: str, row: Record, defense: Defense) -> Exhibit:
 
 KINDS: Mapping[str, Callable[[Run, str, Record, Defense], Exhibit]] = {"image": _pictures, "table": _table}
 """How the records of a domain are shown."""
+TABULAR = ("table",)
+"""Domains whose records are shown feature by feature."""

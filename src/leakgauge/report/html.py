@@ -19,7 +19,7 @@ from leakgauge.report import charts, formats, price, story
 from leakgauge.report.advice import advice
 from leakgauge.report.columns import columns
 from leakgauge.report.columns import text as column_text
-from leakgauge.report.exhibits import exhibits
+from leakgauge.report.exhibits import TABULAR, exhibits
 from leakgauge.report.price import bills
 from leakgauge.report.reading import Run
 from leakgauge.report.reproduce import COMMAND, facts, spec_text
@@ -48,6 +48,7 @@ def html(run: Run) -> str:
             others=[m for m in result.metrics if m.name != result.metric],
             exactness=result.meaning(result.thresholds.exactness),
             exhibits=exhibits,
+            tabular=result.domain.kind in TABULAR,
             severity=severity,
             charts=charts,
             f=formats,

@@ -14,6 +14,6 @@ REACHED = (
 )
 COLUMNS = (
     "How often each feature was right in the best reconstructions, and in brackets how often in the best nulls: "
-    "numbers within {tolerance:g} of their standard deviation, categories exactly"
+    "numbers within {tolerance:g} standard deviations, categories exactly"
 )
 TREATMENTS = "What was hidden, and what the adversaries did about it"
