@@ -74,7 +74,7 @@ def test_every_report_shows_both_scores(run: Path) -> None:
 
 def test_what_an_adversary_had_to_assume_stands_in_the_ledger(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     raw = {**SPEC, "defenses": {"hidden": "prune(p=0.5) | gaussian(std=0.01)"}}
-    made = audit(Study.of(of(raw), tmp_path), tmp_path / "run")
+    made = audit(Study.of(of(raw), tmp_path), tmp_path / "run").as_json()
     lines = [line["assumes"] for line in made["ledger"] if line["number"] == "adaptive against hidden"]
     assert len(lines) == 1
     assert lines[0].startswith(

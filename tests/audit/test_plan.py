@@ -68,7 +68,7 @@ def test_checkpoints_come_from_a_training_and_know_their_accuracy(tmp_path: Path
     made = audit(
         study(tmp_path, task={**BASE["task"], "records": 8}, checkpoints={"train_steps": [0, 30], "defended": True}),
         tmp_path / "run",
-    )
+    ).as_json()
     first, last = made["checkpoints"]
     assert [first["step"], last["step"]] == [0, 30]
     assert last["accuracy"] > first["accuracy"] + 0.1
@@ -82,7 +82,7 @@ def test_checkpoints_come_from_a_training_and_know_their_accuracy(tmp_path: Path
 def test_several_seeds_are_trained_and_the_first_is_attacked(tmp_path: Path) -> None:
     def made(seeds: int) -> Any:
         trained = study(tmp_path, checkpoints={"train_steps": [20], "defended": True, "seeds": seeds})
-        return audit(trained, tmp_path / f"run{seeds}")["checkpoints"][0]["defenses"]
+        return audit(trained, tmp_path / f"run{seeds}").as_json()["checkpoints"][0]["defenses"]
 
     for one, three in zip(made(1), made(3), strict=True):
         assert len(three["accuracies"]) == 3
@@ -98,13 +98,13 @@ def test_several_seeds_are_trained_and_the_first_is_attacked(tmp_path: Path) -> 
 
 def test_the_best_setting_on_other_records_attacks(tmp_path: Path) -> None:
     settings = ["inverting_gradients(steps=1)", "inverting_gradients(steps=60)"]
-    made = audit(study(tmp_path, adversaries={"a": settings}), tmp_path / "run")
+    made = audit(study(tmp_path, adversaries={"a": settings}), tmp_path / "run").as_json()
     chosen = made["checkpoints"][0]["defenses"][0]["adversaries"][0]
     assert "steps=60" in chosen["expression"]
 
 
 def test_ablation_shows_what_a_grant_was_worth(tmp_path: Path) -> None:
-    made = audit(study(tmp_path), tmp_path / "run", ablate=True)
+    made = audit(study(tmp_path), tmp_path / "run", ablate=True).as_json()
     worth = made["checkpoints"][0]["defenses"][0]["ablation"]
     assert [w["grant"] for w in worth] == ["labels"]
     assert worth[0]["low"] <= worth[0]["mean"] <= worth[0]["high"]
@@ -116,12 +116,12 @@ def test_a_hidden_learning_rate_is_hidden(tmp_path: Path) -> None:
     runs = [
         audit(study(tmp_path, task=task, threat={"learning_rate": how}), tmp_path / how) for how in ("known", "unknown")
     ]
-    scores = [r["checkpoints"][0]["defenses"][0]["adversaries"][0]["scores"]["real"]["ssim"] for r in runs]
+    scores = [list(next(iter(r.defenses.values())).adversaries[0].scores["real"]["ssim"]) for r in runs]
     assert scores[0] == pytest.approx(scores[1], abs=0.05)
 
 
 def test_a_redacted_run_keeps_no_picture_and_no_label(tmp_path: Path) -> None:
-    made = audit(study(tmp_path, checkpoints={"train_steps": [2]}), tmp_path / "run", redact=True)
+    made = audit(study(tmp_path, checkpoints={"train_steps": [2]}), tmp_path / "run", redact=True).as_json()
     assert {r["label"] for r in made["checkpoints"][0]["defenses"][0]["records"]} == {None}
     kept = [json.loads(p.with_suffix(".json").read_text())["kind"] for p in (tmp_path / "run").rglob("*.safetensors")]
     assert kept == ["train"]

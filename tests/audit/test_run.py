@@ -41,7 +41,7 @@ def study(tmp_path: Path) -> Study:
 
 
 def test_a_run_says_something_of_every_defense(study: Study, tmp_path: Path) -> None:
-    made = audit(study, tmp_path / "run")
+    made = audit(study, tmp_path / "run").as_json()
     defenses = made["checkpoints"][0]["defenses"]
     assert [d["name"] for d in defenses] == ["none", "noisy"]
     assert all(len(d["records"]) == 12 for d in defenses)
@@ -77,7 +77,7 @@ def test_a_failing_cell_makes_its_defense_incomplete_and_stops_no_other(
         return real(work, cell, progress)
 
     monkeypatch.setattr(Work, "run", stumbling)
-    made = audit(study, tmp_path / "run")
+    made = audit(study, tmp_path / "run").as_json()
     none, noisy = made["checkpoints"][0]["defenses"]
     assert noisy["attack"]["verdict"] == "incomplete"
     assert "stumbled" in noisy["attack"]["why"]

@@ -247,7 +247,10 @@ def test_flipped_bytes(flips: list[tuple[int, int]]) -> None:
             "threat.grants.0",
             "may mean random_prune.mask or random_prune#2.mask; say 'random_prune.mask'",
         ),
-        ({**GOOD, "verdict": {"recognisable": {}}}, "verdict.recognisable", "no leak threshold"),
+        ({**GOOD, "verdict": {"recognisable": {"sim": 0.5}}}, "verdict.recognisable", "did you mean 'ssim'"),
+        ({**GOOD, "verdict": {"recognisable": {"ssim": 2.0}}}, "verdict.recognisable.ssim", "at most 1"),
+        ({**GOOD, "verdict": {"recognisable": {"feature_share": 0.8}}}, "verdict.recognisable", "these are image"),
+        ({**GOOD, "verdict": {"recognisable": {"mse": 0.1}}}, "verdict.recognisable", "must rise"),
         (task(records=4), "verdict.significance", "take at least records = 6"),
         ({**GOOD, "verdict": {"significance": 1e-6}}, "verdict.significance", "say at least significance"),
     ],
@@ -314,7 +317,9 @@ def test_weights_are_compared_with_the_model(tmp_path: Path) -> None:
 
 def test_small_images_have_no_ssim(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", inputs=np.zeros((60, 1, 4, 4), np.uint8), labels=np.arange(60) % 3)
-    assert "psnr" in found(task(data="d.npz", records=5), tmp_path)["verdict.recognisable"]
+    asked = {**task(data="d.npz", records=8), "verdict": {"recognisable": {"ssim": 0.5}}}
+    assert "psnr" in found(asked, tmp_path)["verdict.recognisable"]
+    assert "verdict.recognisable" not in found(task(data="d.npz", records=8), tmp_path)  # PSNR judges by default
 
 
 def test_user_code_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

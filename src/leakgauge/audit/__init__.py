@@ -1,23 +1,23 @@
-"""The audit: from a study to evidence. ``leakgauge.audit(study)`` runs one."""
+"""The audit: from a study to evidence. ``leakgauge.audit(study)`` runs one.
+
+Its parts are imported when they are first used: reading a result needs no torch.
+"""
 
 from __future__ import annotations
 
+import importlib
 import sys
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from leakgauge.audit.engines import Engine, InProcess, LocalPool
-from leakgauge.audit.judge.result import redacted, result
-from leakgauge.audit.run import Event, Report, execute
-from leakgauge.audit.store import Store, canonical, write
-from leakgauge.doctor.diagnosis import examine
-from leakgauge.errors import LeakgaugeError
-from leakgauge.study.spec import Problem, Spec, SpecError, load
-from leakgauge.study.study import Study
-from leakgauge.threads import one_thread
+if TYPE_CHECKING:
+    from leakgauge.audit.auditing import audit
+    from leakgauge.audit.engines import Engine, InProcess, LocalPool
+    from leakgauge.audit.judge.model import Result
+    from leakgauge.audit.run import Event, Report
+    from leakgauge.study.spec import Problem, Spec, SpecError, load
+    from leakgauge.study.study import Study
 
 __all__ = [
     "Engine",
@@ -26,80 +26,43 @@ __all__ = [
     "LocalPool",
     "Problem",
     "Report",
+    "Result",
     "Spec",
     "SpecError",
     "Study",
     "audit",
     "load",
 ]
+_HOMES = {
+    "Engine": "leakgauge.audit.engines",
+    "Event": "leakgauge.audit.run",
+    "InProcess": "leakgauge.audit.engines",
+    "LocalPool": "leakgauge.audit.engines",
+    "Problem": "leakgauge.study.spec",
+    "Report": "leakgauge.audit.run",
+    "Result": "leakgauge.audit.judge.model",
+    "Spec": "leakgauge.study.spec",
+    "SpecError": "leakgauge.study.spec",
+    "Study": "leakgauge.study.study",
+    "audit": "leakgauge.audit.auditing",
+    "load": "leakgauge.study.spec",
+}
 
 
-def audit(
-    study: Study,
-    out: Path | str | None = None,
-    *,
-    workers: int = 1,
-    engine: Engine | None = None,
-    report: Report | None = None,
-    redact: bool = False,
-    ablate: bool = False,
-    warn: Callable[[str], None] | None = None,
-) -> dict[str, Any]:
-    """Run an audit, or what is left of it, and write ``result.json``; the same call resumes.
-
-    ``out`` is the run folder; without one nothing stays on disk. ``engine`` runs the cells; by default this process, or
-    a pool of ``workers`` processes. ``redact`` keeps neither originals nor reconstructions, nor labels in the result;
-    ``ablate`` also attacks without each grant in turn. ``warn`` hears at once what spoils every verdict; a set-up that
-    does not replay is not attacked. Torch has as many threads afterwards as before.
-    """
-    if not isinstance(study, Study):
-        raise LeakgaugeError(
-            f"got a {type(study).__name__}",
-            where="audit",
-            remedy="give a Study: Study(model, records, …), Study.load('spec.toml') or Study.of(spec, folder)",
-        )
-    if out is None:
-        with tempfile.TemporaryDirectory() as folder:
-            return audit(
-                study, folder, workers=workers, engine=engine, report=report, redact=redact, ablate=ablate, warn=warn
-            )
-    engine = engine or (InProcess() if workers == 1 else LocalPool(workers))
-    with one_thread():
-        return _audit(study, Path(out), engine, report, warn, redact=redact, ablate=ablate)
-
-
-def _audit(
-    study: Study,
-    out: Path,
-    engine: Engine,
-    report: Report | None,
-    warn: Callable[[str], None] | None,
-    *,
-    redact: bool,
-    ablate: bool,
-) -> dict[str, Any]:
-    spec, diagnosis = study.spec, None
-    if spec.task.replay:
-        diagnosis = examine(spec, study.home, model=study.module, loss=study.task.recipe.loss)
-    valid = diagnosis is None or diagnosis.status == "replays"
-    if diagnosis is not None and not valid and warn is not None:
-        warn(f"every verdict is `invalid`: this set-up is not your client's; nothing is attacked. {diagnosis.sentence}")
-    outcome = execute(study, out, engine=engine, report=report, redact=redact, ablate=ablate, attack=valid)
-    store = Store(out)
-    answer = result(study, outcome, store, diagnosis)
-    if redact:
-        answer = redacted(answer)
-    write(out / "result.json", canonical(answer).encode())
-    write(out / "timings.json", canonical(store.timings()).encode())
-    return answer
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'leakgauge.audit' has no attribute {name!r}")
 
 
 class _Room(ModuleType):
     """This package, which can be called: ``leakgauge.audit(study)`` runs an audit."""
 
-    def __call__(self, study: Study, out: Path | str | None = None, **options: Any) -> dict[str, Any]:
+    def __call__(self, study: Study, out: Path | str | None = None, **options: Any) -> Result:
+        """Run an audit: see :func:`leakgauge.audit.auditing.audit`."""
+        from leakgauge.audit.auditing import audit
+
         return audit(study, out, **options)
 
 
-_Room.__call__.__doc__ = audit.__doc__
 sys.modules[__name__].__class__ = _Room

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 
 from torch import Tensor
 
@@ -14,7 +15,7 @@ from leakgauge.errors import AssumptionWarning
 from leakgauge.observation import Observation, observe
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task
-from leakgauge.types import Progress, Records, Threat
+from leakgauge.types import Progress, Records, Threat, Treatment
 
 
 def observed(task: Task, records: Records, threat: Threat, *, seed: int, rounds: int) -> list[Observation]:
@@ -54,6 +55,15 @@ def attacked(
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     assumptions = {str(one.message) for one in raised if issubclass(one.category, AssumptionWarning)}
     return reconstruction, sorted(assumptions)
+
+
+def treated(attack: Attack, task: Task, threat: Threat) -> list[dict[str, str]]:
+    """What the attack does about every nuisance, as plain JSON; nothing where it does not say."""
+    treatments = getattr(attack, "treatments", None)
+    if treatments is None:
+        return []
+    listed: Sequence[Treatment] = treatments(task, threat.about(task.nuisances))
+    return [asdict(treatment) for treatment in listed]
 
 
 def clients_seed(seed: int, first: int) -> int:

@@ -117,6 +117,7 @@ class _Planning:
         self.content = {"task": study.content, "recipe": repr(study.task.recipe)}
         for role, records in (("records", study.records), ("others", study.others), ("tuning", study.tuning)):
             self.content[role] = _hash(records)
+        self.scored = self.content | {"metrics": repr(study.metrics.all)}
 
     @cached_property
     def train(self) -> dict[str, str]:
@@ -159,7 +160,7 @@ class _Planning:
             cell = AttackCell(
                 step, defense, trained, settings, arm, threat, rounds, whole, seed, without=without, parents=parents
             )
-            self._add(cell, self.content)
+            self._add(cell, self.scored)
 
     def _tuning(
         self,
@@ -170,7 +171,7 @@ class _Planning:
         parents: tuple[str, ...],
     ) -> str:
         threat, rounds, seed = self.study.threat, self.study.rounds, self.study.seed
-        return self._add(TuneCell(step, defense, trained, settings, threat, rounds, seed, parents), self.content)
+        return self._add(TuneCell(step, defense, trained, settings, threat, rounds, seed, parents), self.scored)
 
     def _training(self, defense: Protection) -> str:
         """The training that is attacked; the others of ``seeds`` only say how accurate its model is."""

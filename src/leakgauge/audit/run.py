@@ -103,8 +103,8 @@ def execute(
 
 def best_score(result: dict[str, Any]) -> float | None:
     """The best score of an attack cell."""
-    scores = result.get("scores", {})
-    return max(scores.get("ssim") or scores.get("psnr") or [], default=None)
+    scores: list[float] = result.get("scores", {}).get(result.get("metric"), [])
+    return max(scores, default=None)
 
 
 def _claim(store: Store) -> None:

@@ -1,63 +1,57 @@
-"""Scores of reconstructions against records: the only place of an audit that compares with the truth."""
+"""Scores of reconstructions, by the metrics of the domain: only here are they compared with the records."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
-from leakgauge import metrics
 from leakgauge.adversary import Reconstruction
 from leakgauge.audit.attacking import batches, clients_seed
+from leakgauge.meaning import storable
+from leakgauge.metrics import DomainMetrics, feature_errors
 from leakgauge.observation import encoded
 from leakgauge.seeds import seed_of
-from leakgauge.study.checks import SMALLEST_SSIM
 from leakgauge.study.clients import clients
 from leakgauge.study.study import Study
 from leakgauge.task import Task
-from leakgauge.types import Records
+from leakgauge.types import Domain, Records
 
-CAP = 999.0
-"""JSON has no infinity: the PSNR of an identical image is written as this."""
 Scores = dict[str, list[float]]
-"""Metric → per record."""
+"""Metric → one score per record."""
 
 
-def scores(inputs: Tensor, truth: Tensor) -> Scores:
-    """Metric → per record."""
-    by = {"psnr": metrics.psnr(inputs, truth)}
-    if min(truth.shape[-2:]) >= SMALLEST_SSIM:
-        by["ssim"] = metrics.ssim(inputs, truth)
-    return {name: [round(min(float(v), CAP), 6) for v in torch.nan_to_num(values)] for name, values in by.items()}
+def scores(measures: DomainMetrics, inputs: Tensor, truth: Tensor) -> Scores:
+    """Metric → one score per record."""
+    return {name: list(map(storable, by.tolist())) for name, by in measures.scores(inputs, truth).items()}
 
 
-def scored(reconstruction: Reconstruction, private: Records, size: int) -> tuple[Scores, Tensor, Tensor]:
+def cross(measures: DomainMetrics, inputs: Tensor, truth: Tensor) -> dict[str, list[list[float]]]:
+    """Metric → unrelated update → its score against every record; batches ``[J, B, …]`` and ``[U, B, …]``."""
+    table = measures.cross(inputs, truth)
+    return {name: [list(map(storable, row)) for row in by.tolist()] for name, by in table.items()}
+
+
+def errors_by_feature(domain: Domain, inputs: Tensor, truth: Tensor) -> list[list[float]]:
+    """Per record the error of each feature of a table, see :func:`~leakgauge.metrics.feature_errors`; else nothing."""
+    if domain.kind != "table":
+        return []
+    errors = feature_errors(inputs, truth, domain.features)
+    return [list(map(storable, row)) for row in errors.tolist()]
+
+
+def scored(study: Study, reconstruction: Reconstruction, private: Records) -> tuple[Scores, Tensor, Tensor]:
     """Scores, reconstructions and labels in the order of the records: within a batch, one to one by least error."""
     inputs, labels = reconstruction.inputs.detach().cpu(), reconstruction.labels.cpu()
+    size = study.task.recipe.batch
     if size > 1:
-        matching = metrics.match(inputs, batches(private.inputs, size))
+        matching = study.metrics.match(inputs, batches(private.inputs, size))
         inputs, labels = matching.apply(inputs), matching.apply(labels)
     inputs, labels = inputs.flatten(0, 1), labels.flatten(0, 1)
-    return scores(inputs, private.inputs), inputs, labels
+    return scores(study.metrics, inputs, private.inputs), inputs, labels
 
 
-def cross(reconstruction: Reconstruction, records: Records, size: int) -> dict[str, list[list[float]]]:
-    """Metric → unrelated update → its score against every record."""
-    by: dict[str, list[list[float]]] = {}
-    updates = len(records) // size
-    for one in range(len(reconstruction.inputs)):
-        every = replace(
-            reconstruction,
-            inputs=reconstruction.inputs[one].expand(updates, *reconstruction.inputs.shape[1:]),
-            labels=reconstruction.labels[one].expand(updates, *reconstruction.labels.shape[1:]),
-        )
-        for metric, values in scored(every, records, size)[0].items():
-            by.setdefault(metric, []).append(values)
-    return by
-
-
-def blind(task: Task, study: Study) -> Scores:
+def blind(study: Study, task: Task) -> Scores:
     """The scores of a guess without an update against the encodings of an audit, encoded by draws of its own."""
     size, guess, by = task.recipe.batch, study.guess(), Scores()
     for client in clients(study.spec):
@@ -66,6 +60,6 @@ def blind(task: Task, study: Study) -> Scores:
         truth = encoded(task, mine, seed=clients_seed(study.seed, client.start)).inputs
         guessed = replace(mine, inputs=guess[start:stop])
         tried = encoded(task, guessed, seed=seed_of(study.seed, start, 5)).inputs
-        for metric, values in scores(tried, truth).items():
+        for metric, values in scores(study.metrics, tried, truth).items():
             by.setdefault(metric, []).extend(values)
     return by

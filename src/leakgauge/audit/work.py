@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from leakgauge.adversary import Attack, Reconstruction
-from leakgauge.audit.attacking import attacked, clients_seed, observed, observed_in
+from leakgauge.audit.attacking import attacked, batches, clients_seed, observed, observed_in, treated
 from leakgauge.audit.cells import AttackCell, Cell, TrainCell, TuneCell, text_of
-from leakgauge.audit.scoring import cross, scored
+from leakgauge.audit.scoring import cross, errors_by_feature, scored
 from leakgauge.audit.store import Store
 from leakgauge.defenses import Protection
 from leakgauge.observation import encoded
@@ -86,8 +86,8 @@ class Work:
         means = []
         for attack in cell.settings:
             guess, _ = attacked(attack, task, observations, cell.threat, seed=seed_of(cell.seed, 4), progress=progress)
-            by = scored(guess, private, task.recipe.batch)[0]
-            means.append(round(float(np.mean(by.get("ssim", by["psnr"]))), 6))
+            by = scored(self.study, guess, private)[0]
+            means.append(round(float(np.mean(by[self._judge])), 6))
         best = int(np.argmax(means))
         return {"means": means, "chosen": text_of(cell.settings[best : best + 1]), "place": best}, {}
 
@@ -98,7 +98,13 @@ class Work:
         pieces = [self._client(cell, attack, first, last, progress) for first, last in cell.clients]
         summary = _together([piece[0] for piece in pieces])
         tensors = {name: torch.cat([piece[1][name] for piece in pieces]) for name in pieces[0][1]}
-        return {"adversary": text_of((attack,)), **summary}, tensors
+        named = {"adversary": text_of((attack,)), "metric": self._judge}
+        return {**named, **summary, "treatments": treated(attack, self.task(cell), cell.threat)}, tensors
+
+    @property
+    def _judge(self) -> str:
+        """The metric that verdicts are about."""
+        return self.study.metrics.judge.meaning.name
 
     def _client(self, cell: AttackCell, attack: Attack, first: int, last: int, progress: Progress | None) -> Outcome:
         """The same of updates that belong together."""
@@ -111,31 +117,32 @@ class Work:
         guess, assumed = attacked(
             attack, task, observations, cell.threat, seed=seed_of(cell.seed, first * size, 1), progress=progress
         )
-        by, inputs, labels = scored(guess, private, size)
+        by, inputs, labels = scored(self.study, guess, private)
         summary: dict[str, Any] = {
             "scores": by,
+            "errors": errors_by_feature(private.domain, inputs, private.inputs),
             "labels": [int(a == b) for a, b in zip(labels.tolist(), private.labels.tolist(), strict=True)],
             "status": list(guess.status),
             "evaluations": guess.evaluations,
             "assumed": assumed,
         }
         if cell.arm == "another":
-            summary["cross"] = cross(guess, self.study.records, size)
+            every = batches(self.study.records.inputs, size)
+            summary["cross"] = cross(self.study.metrics, guess.inputs.detach().cpu(), every)
         tensors = {"inputs": _stored(inputs, task.domain), "labels": labels.contiguous()}
         if task.protection.input:
-            summary["encoding"], pictures = _encoding(task, guess, private, drawn)
+            summary["encoding"], pictures = self._encoding(task, guess, private, drawn)
             tensors |= pictures
         return summary, tensors
 
-
-def _encoding(
-    task: Task, guess: Reconstruction, private: Records, seed: int
-) -> tuple[dict[str, list[float]], dict[str, Tensor]]:
-    """Scores against what the client trained on in the first round, and both as pictures."""
-    truth = encoded(task, private, seed=seed).inputs
-    early = guess if guess.encodings is None else replace(guess, inputs=guess.encodings)
-    by, inputs, _ = scored(early, replace(private, inputs=truth), task.recipe.batch)
-    return by, {"encodings": _stored(inputs, task.domain), "encoded": _stored(truth, task.domain)}
+    def _encoding(
+        self, task: Task, guess: Reconstruction, private: Records, seed: int
+    ) -> tuple[dict[str, list[float]], dict[str, Tensor]]:
+        """Scores against what the client trained on in the first round, and both as pictures."""
+        truth = encoded(task, private, seed=seed).inputs
+        early = guess if guess.encodings is None else replace(guess, inputs=guess.encodings)
+        by, inputs, _ = scored(self.study, early, replace(private, inputs=truth))
+        return by, {"encodings": _stored(inputs, task.domain), "encoded": _stored(truth, task.domain)}
 
 
 def _stored(inputs: Tensor, domain: Domain) -> Tensor:

@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from leakgauge.cli.own_code import announce
-
-INVALID = 4
+from leakgauge.errors import ExitCode
 
 
 def doctor(
@@ -53,4 +52,4 @@ def doctor(
         for sentence in diagnosis.sentences:
             typer.echo(f"  {sentence}")
     if diagnosis.status != "replays":
-        raise typer.Exit(INVALID)
+        raise typer.Exit(ExitCode.INVALID)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from leakgauge import data
+from leakgauge import data, metrics
 from leakgauge.adversary import Attack, models_defense
 from leakgauge.defenses.protection import Protection
 from leakgauge.errors import nearest
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from leakgauge.study.draft import Draft
 
 MOST_PARAMETERS = 2_000_000_000
-SMALLEST_SSIM = 11
 Problems = Iterator[Problem]
 
 # --- of a draft: texts, files, numbers
@@ -282,16 +281,28 @@ def check_clients(values: Values) -> Problems:
         yield values.problem("task.client_records", what, f"give a multiple of {batch}")
 
 
+def check_thresholds(values: Values) -> Problems:
+    """Thresholds that a metric can reach, of metrics that fit the records; of one's own only the run can tell."""
+    key, asked, domain = "verdict.recognisable", values.spec.verdict.recognisable, values.domain
+    if any(PATH.search(name) for name in asked):
+        return
+    meanings = attempt(lambda: {name: metrics.named(name).meaning for name in asked})
+    yield from problems_of(meanings, values.file, key)
+    if not meanings.faults and domain is not None:
+        yield from _without_place(attempt(lambda: metrics.of(domain, asked)), values.file, key)
+    for name, meaning in (meanings.value or {}).items():
+        if meaning.best is not None and asked[name] > meaning.best:
+            what = f"must be at most {meaning.best:g}, got {asked[name]:g}"
+            yield values.problem(f"{key}.{name}", what, "lower it")
+
+
+def _without_place(tried: Attempt[Any], file: str, key: str) -> Problems:
+    for fault in tried.faults:
+        yield Problem(file, key, fault.what, fault.remedy or "see `leakgauge list metric`")
+
+
 def check_verdict(values: Values) -> Problems:
-    rules, task, domain = values.spec.verdict, values.spec.task, values.domain
-    asked = rules.recognisable
-    if asked.ssim is None and asked.psnr is None:
-        yield values.problem(
-            "verdict.recognisable", "there is no leak threshold", "say { ssim = 0.5 } or { psnr = 20.0 }"
-        )
-    elif asked.psnr is None and domain is not None and min(domain.shape[-2:]) < SMALLEST_SSIM:
-        what = f"SSIM needs images of {SMALLEST_SSIM}x{SMALLEST_SSIM}, these are {domain.shape}"
-        yield values.problem("verdict.recognisable", what, "say { psnr = 20.0 }")
+    rules, task = values.spec.verdict, values.spec.task
     encoding = sum(p is not None and bool(p.input) for p in values.defenses.values())  # scored too: one more comparison
     tests = max(1, len(values.defenses) + encoding) * len(set(values.spec.checkpoints.train_steps))
     least = least_p(min(task.records, 10**6)) * 2 * tests
@@ -317,5 +328,6 @@ VALUE_CHECKS: tuple[Callable[[Values], Problems], ...] = (
     check_threat,
     check_rounds,
     check_clients,
+    check_thresholds,
     check_verdict,
 )

@@ -130,13 +130,6 @@ class ThreatSpec(_Section):
     learning_rate: Literal["known", "unknown"] = "known"
 
 
-class Recognisable(_Section):
-    """The leak threshold: a reconstruction at least this good counts as recognisable."""
-
-    ssim: Annotated[float, Field(gt=0, le=1)] | None = None
-    psnr: Annotated[float, Field(gt=0)] | None = None
-
-
 class BoundSpec(_Section):
     """What bounds are about: the rounds in which the same records take part (by default ``task.rounds``), and δ."""
 
@@ -152,10 +145,15 @@ class PriceSpec(_Section):
 
 
 class VerdictSpec(_Section):
-    """How verdicts are reached."""
+    """How verdicts are reached.
 
-    recognisable: Recognisable = Recognisable(ssim=0.5)
-    exact: Annotated[float, Field(gt=0)] = 60.0
+    ``recognisable`` is the leak threshold, by metric: a reconstruction at least this good counts as recognisable.
+    Without one the domain's metric judges at its own threshold; ``exact`` is in the unit of the metric that tells what
+    is exact.
+    """
+
+    recognisable: dict[str, Annotated[float, Field(gt=0)]] = {}
+    exact: Annotated[float, Field(gt=0)] | None = None
     significance: Annotated[float, Field(gt=0, lt=1)] = 0.05
 
 

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from leakgauge import models
+from leakgauge import metrics, models
 from leakgauge.adversary import Attack
 from leakgauge.client import Recipe
 from leakgauge.data import Dataset
 from leakgauge.defenses.protection import Protection
+from leakgauge.metrics import DomainMetrics
 from leakgauge.study.checks import Values, problems_of_values
 from leakgauge.study.roles import Roles, digest
 from leakgauge.study.sections import Attacks, Checkpoints, Spec, SpecError, VerdictSpec
@@ -83,6 +84,8 @@ class Study:
     defenses: Mapping[str, Protection]
     adversaries: Mapping[str, tuple[Attack, ...]]
     threat: Threat
+    metrics: DomainMetrics
+    """How near a reconstruction is to a record, and from where on it counts."""
     _tasks: dict[str, Task] = field(default_factory=dict)
 
     def __init__(
@@ -172,6 +175,7 @@ class Study:
             "defenses": dict(parts.defenses),
             "adversaries": dict(parts.adversaries),
             "threat": threat,
+            "metrics": metrics.of(parts.dataset.domain, spec.verdict.recognisable, exact=spec.verdict.exact),
             "_tasks": {},
         }
         for name, value in values.items():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
+from leakgauge.audit.judge.values import Checkpoint, Line, Replay
 from leakgauge.audit.plan import comparisons
 from leakgauge.defenses import InstaHide
 from leakgauge.doctor.diagnosis import Diagnosis
@@ -16,26 +17,25 @@ LABELS = {
 }
 
 
-def replayed(diagnosis: Diagnosis | None) -> dict[str, str]:
+def replayed(diagnosis: Diagnosis | None) -> Replay:
     """Does our client replay the user's?"""
     if diagnosis is None:
-        return {"status": "not checked", "sentence": "The set-up was not checked against your client."}
-    return {"status": diagnosis.status, "sentence": diagnosis.sentence}
+        return Replay(status="not checked", sentence="The set-up was not checked against your client.")
+    return Replay(status=diagnosis.status, sentence=diagnosis.sentence)
 
 
-def assumed(checkpoints: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """What single adversaries had to assume of a defense, each sentence once."""
-    said = {
-        (f"{adversary['name']} against {defense['name']}", sentence): None
-        for checkpoint in checkpoints
-        for defense in checkpoint["defenses"]
-        for adversary in defense["adversaries"]
-        for sentence in adversary["assumed"]
-    }
-    return [{"number": number, "assumes": sentence} for number, sentence in said]
+def adversaries(checkpoints: Sequence[Checkpoint]) -> list[tuple[str, str]]:
+    """What single adversaries assumed of a defense, and how they treated what is hidden, each sentence once."""
+    sentences: dict[tuple[str, str], None] = {}
+    for checkpoint in checkpoints:
+        for defense in checkpoint.defenses:
+            for adversary in defense.adversaries:
+                told = (*adversary.assumed, *(str(t) for t in adversary.treatments if t.how != "granted"))
+                sentences |= dict.fromkeys((f"{adversary.name} against {defense.name}", each) for each in told)
+    return list(sentences)
 
 
-def ledger(study: Study, diagnosis: Diagnosis | None) -> list[dict[str, str]]:
+def ledger(study: Study, diagnosis: Diagnosis | None, checkpoints: Sequence[Checkpoint]) -> list[Line]:
     """Number → assumption, a line each."""
     spec = study.spec
     granted = ", ".join(spec.threat.grants)
@@ -44,7 +44,7 @@ def ledger(study: Study, diagnosis: Diagnosis | None) -> list[dict[str, str]]:
         ("every score", f"{LABELS[spec.threat.labels]}{f', and granted: {granted}' if granted else ''}{rate}"),
         ("every score", "the adversary knows model, weights, recipe and defense (Kerckhoffs)"),
         ("every score", "the server is honest but curious: it reads updates and changes nothing"),
-        ("every score", replayed(diagnosis)["sentence"]),
+        ("every score", replayed(diagnosis).sentence),
         (
             "every verdict",
             f"these adversaries with this much work: {', '.join(spec.adversaries)}; a stronger one may find more",
@@ -75,8 +75,8 @@ def ledger(study: Study, diagnosis: Diagnosis | None) -> list[dict[str, str]]:
         lines.append(("scores against encodings", drawn))
     lines.append(("accuracy", f"{len(study.test)} test records, as they are"))
     if any(isinstance(part, InstaHide) for defense in study.defenses.values() for part in defense.input):
-        signs = "the network has seen pixels of random signs only; asked about such pixels it may know more"
+        signs = "the network has seen inputs of random signs only; asked about such inputs it may know more"
         lines.append(("accuracy under InstaHide", signs))
     if spec.checkpoints.seeds > 1:
         lines.append(("accuracy over seeds", "other batches and draws of the defense; weights begin as given"))
-    return [{"number": number, "assumes": assumes} for number, assumes in lines]
+    return [Line(number=number, assumes=assumes) for number, assumes in [*lines, *adversaries(checkpoints)]]
