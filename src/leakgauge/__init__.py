@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from leakgauge import adversary, attacks, bounds, data, defenses, metrics, models, priors
     from leakgauge.adversary import Reconstruction
+    from leakgauge.audit.judge.model import Result
     from leakgauge.client import Recipe
     from leakgauge.defenses import Protection
     from leakgauge.errors import LeakgaugeError
@@ -33,6 +34,7 @@ _HOMES = {
     "Observation": "observation",
     "Protection": "defenses",
     "Recipe": "client",
+    "Result": "audit.judge.model",
     "Reconstruction": "adversary",
     "Records": "types",
     "Round": "observation",
@@ -72,6 +74,7 @@ __all__ = [
     "Recipe",
     "Reconstruction",
     "Records",
+    "Result",
     "Round",
     "Task",
     "Threat",

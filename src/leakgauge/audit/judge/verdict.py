@@ -183,10 +183,8 @@ def _exact(arms: Arms, rules: Rules) -> tuple[Word, str] | None:
     if not len(exact):
         return None
     was = "was" if len(exact) == 1 else "were"
-    best = meaning.text(float(exact.max()))
-    if best != "identical":
-        best = f"{meaning.label} {best}"
-    return "exact", f"{len(exact)} of {len(scores)} records {was} recovered to numerical precision, the best: {best}"
+    best = f"{meaning.text(float(exact.max()))}{'' if meaning.unit else f' {meaning.label}'}"
+    return "exact", f"{len(exact)} of {len(scores)} records {was} recovered to numerical precision, the best at {best}"
 
 
 def _leak(finding: Finding, p: float, positive: Control, rules: Rules) -> tuple[Word, str] | None:
