@@ -1,6 +1,6 @@
-"""κ: how often the best guess made without any observation succeeds, with an upper confidence limit.
+"""How often the best guess made without any observation succeeds, with an upper confidence limit.
 
-A ceiling on reconstruction starts from ``κ = sup_z P(d(X, z) ≤ η)`` over all guesses z. From reference records it can
+A ceiling on reconstruction starts from ``g = sup_z P(d(X, z) ≤ η)`` over all guesses z. From reference records it can
 be estimated for chosen guesses, or bounded for all guesses at once through pairs of records.
 
 References:
@@ -32,7 +32,9 @@ Score = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class BestGuess:
-    """κ: its estimate, and the limit it lies below with ``confidence``. Conditional on the records being a fair sample.
+    """The success of the best guess: its estimate, and the limit it lies below with ``confidence``.
+
+    Conditional on the records being a fair sample.
 
     ``scope`` says over which guesses the supremum runs: the ones that were tried, or all.
     """
@@ -46,7 +48,7 @@ class BestGuess:
 
 
 def best_guess(distances: ArrayLike, threshold: float, *, confidence: float = 0.99) -> BestGuess:
-    """κ over m chosen guesses, from their distances ``[m, n]`` to n reference records.
+    """The best of m chosen guesses, from their distances ``[m, n]`` to n reference records.
 
     The guesses must have been chosen without these records (the mean and the medoids of others, say). One-sided
     Clopper-Pearson for each, at confidence ``1 − (1 − confidence)/m``, so that the largest limit holds for all. A
@@ -63,7 +65,7 @@ def best_guess(distances: ArrayLike, threshold: float, *, confidence: float = 0.
 
 
 def best_guess_by_pairs(distances: ArrayLike, threshold: float, *, confidence: float = 0.99) -> BestGuess:
-    """κ over **all** guesses, from the distances ``[n]`` of n disjoint pairs of reference records.
+    """The best of **all** guesses, from the distances ``[n]`` of n disjoint pairs of reference records.
 
     If two records both lie within η of some z, they lie within 2η of each other:
     ``sup_z P(d(X, z) ≤ η)² ≤ P(d(X, X') ≤ 2η)``. Needs a metric d (root mean squared error, not its square).
@@ -97,7 +99,7 @@ def _levels(threshold: float, confidence: float) -> tuple[float, float]:
     return eta, guards.inside(confidence, "confidence", _FORMULA, 0.0, 1.0)
 
 
-def blind_guess(
+def measured_guess(
     reference: Records,
     score: Score,
     threshold: float,
@@ -107,7 +109,7 @@ def blind_guess(
     confidence: float = 0.99,
     seed: int = 0,
 ) -> BestGuess:
-    """κ: how often ``score(guess, record) ≥ threshold`` for a guess that knows the reference records only.
+    """How often ``score(guess, record) ≥ threshold`` for a guess that knows the reference records only.
 
     Half of them, drawn by ``seed``, choose the guess: of a flat grey, the mean, the means of the classes and ``tries``
     of the records themselves, the one that hits most of that half. The other half, not seen before, counts its hits,
@@ -115,8 +117,8 @@ def blind_guess(
     to whom labels are granted does: then every class has its own. Better guesses may exist; they were not tried.
     """
     if len(reference) < 4:
-        raise DomainError(f"{len(reference)} reference records", where="blind guess", remedy="give at least four")
-    guards.count(tries, "tries", "blind guess", least=0)
+        raise DomainError(f"{len(reference)} reference records", where=_FORMULA, remedy="give at least four")
+    guards.count(tries, "tries", _FORMULA, least=0)
     order = torch.randperm(len(reference), generator=torch.Generator().manual_seed(seed))
     first, second = reference[order[: len(order) // 2]], reference[order[len(order) // 2 :]]
     guesses = _guesses(first, tries)

@@ -16,7 +16,7 @@ from leakgauge.storage.streams import DEFLATE
 
 
 def array_of(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str = "iuf") -> npt.NDArray[Any]:
-    """One array of numbers (or texts), read only after its header agrees with the size of its data."""
+    """One array of numbers (or of texts, ``kinds="U"``), read after its header agrees with its size."""
     where = f"{path}, {info.filename}"
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise DataError("is packed in an unusual way", where=where, remedy="save it with numpy.savez_compressed")

@@ -11,7 +11,7 @@ from operator import or_
 from leakgauge.audit.judge.statistics import Scores
 from leakgauge.audit.judge.values import Bound, Corridor, Enough, Figure
 from leakgauge.audit.prepare import Prepared
-from leakgauge.bounds import BestGuess, blind_guess, bound_of_task, corridor
+from leakgauge.bounds import BestGuess, bound_of_task, corridor, measured_guess
 from leakgauge.bounds import Figure as Proven
 from leakgauge.defenses import Gaussian, Laplace, UpdatePart, parts_of
 from leakgauge.study.spec import Spec
@@ -113,7 +113,7 @@ def ceilings(spec: Spec, prepared: Prepared) -> Ceilings:
     measures = prepared.metrics
     guess = None
     if len(prepared.reference) >= 4:
-        guess = blind_guess(
+        guess = measured_guess(
             prepared.reference,
             measures.judge,
             measures.threshold,
