@@ -61,7 +61,8 @@ def _refuse_grants(before: Iterable[Part], grants: Collection[str]) -> None:
 
 
 def _nuisances(part: Part) -> set[str]:
-    return {name.rpartition(".")[2] for name in getattr(part, "nuisances", ())}
+    names = (getattr(nuisance, "name", nuisance) for nuisance in getattr(part, "nuisances", ()))
+    return {name.rpartition(".")[2] for name in names}
 
 
 def _names(grant: str, part: Part, name: str) -> bool:
