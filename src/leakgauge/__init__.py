@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from leakgauge import adversary, attacks, bounds, data, defenses, metrics, models, priors
     from leakgauge.adversary import Reconstruction
+    from leakgauge.audit import audit
     from leakgauge.client import Recipe
     from leakgauge.defenses import Protection
     from leakgauge.errors import LeakgaugeError
     from leakgauge.observation import Observation, Round, observe
+    from leakgauge.study import Study
     from leakgauge.task import Task
     from leakgauge.types import Domain, Feature, Records, Threat
 
@@ -36,6 +38,7 @@ _HOMES = {
     "Reconstruction": "adversary",
     "Records": "types",
     "Round": "observation",
+    "Study": "study",
     "Task": "task",
     "Threat": "types",
     "observe": "observation",
@@ -52,7 +55,7 @@ def parse(text: str, kind: str | None = None, *, where: str = "expression") -> A
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+    if name in _ROOMS or name == "audit":  # the room of audits can be called
         return importlib.import_module(f"leakgauge.{name}")
     if name in _HOMES:
         return getattr(importlib.import_module(f"leakgauge.{_HOMES[name]}"), name)
@@ -73,10 +76,12 @@ __all__ = [
     "Reconstruction",
     "Records",
     "Round",
+    "Study",
     "Task",
     "Threat",
     "adversary",
     "attacks",
+    "audit",
     "bounds",
     "data",
     "defenses",

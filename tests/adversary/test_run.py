@@ -28,8 +28,8 @@ from leakgauge.adversary import (
     step_decay,
     warmup,
 )
-from leakgauge.adversary.run import activations
-from leakgauge.client import Recipe
+from leakgauge.adversary.memory import activations
+from leakgauge.client import LABELS, Recipe
 from leakgauge.errors import DomainError, NoDensityError, ObservationError
 from leakgauge.expr import parse
 from leakgauge.observation import Observation, Round, observe
@@ -39,6 +39,10 @@ from leakgauge.testing import small_records, small_task, task_is_untouched
 from leakgauge.types import Records, Threat
 
 QUICK = Adversary(likelihood=cosine(), prior=1e-3 * tv(), solver=adam(lr=0.05, steps=15))
+ROUNDING = 1e-9
+"""Batches of different shape add the same terms in another order, differently on every processor: a sum over the
+40,034 parameters moves by at most 40,034 eps ≈ 1e-11 of its size (float64), and a walk stretches that less than 100
+times (measured: 5 times by the first-order solvers here)."""
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +60,7 @@ def seen(task: Task, records: Records) -> list[Observation]:
     return observe(task, records)
 
 
-def same(one: Reconstruction, other: Reconstruction, tolerance: float = 1e-9) -> None:
+def same(one: Reconstruction, other: Reconstruction, tolerance: float = ROUNDING) -> None:
     torch.testing.assert_close(one.inputs, other.inputs, rtol=0, atol=tolerance)
     torch.testing.assert_close(one.log_posterior, other.log_posterior, rtol=1e-9, atol=tolerance)
     assert torch.equal(one.labels, other.labels)
@@ -80,8 +84,8 @@ def test_a_problem_alone_and_among_63_others_walks_the_same_way(
     seen = observe(task, records)
     together = adversary(task, seen, path=path)  # type: ignore[arg-type]
     alone = adversary(task, seen[:1], path=path)  # type: ignore[arg-type]
-    torch.testing.assert_close(alone.inputs[0], together.inputs[0], rtol=0, atol=1e-9)
-    torch.testing.assert_close(alone.traces[0], together.traces[0], rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(alone.inputs[0], together.inputs[0], rtol=0, atol=ROUNDING)
+    torch.testing.assert_close(alone.traces[0], together.traces[0], rtol=ROUNDING, atol=ROUNDING)
     assert float((together.inputs[0] - together.inputs[1]).abs().max()) > 1e-2  # the others are others
 
 
@@ -195,8 +199,9 @@ def test_the_best_restart_by_log_posterior_wins(task: Task, seen: list[Observati
     rough = replace(QUICK, likelihood=l2(), prior=0.0 * tv(), solver=momentum(lr=1.0, steps=12))
     four = replace(rough, restarts=4)(task, seen[:6])
     one = rough(task, seen[:6])
-    assert bool((four.log_posterior >= one.log_posterior).all())
-    assert bool((four.log_posterior > one.log_posterior).any())
+    gain = four.log_posterior - one.log_posterior
+    assert float(gain.min()) >= -ROUNDING  # the first of the four is the one, in a batch of 24 problems instead of 6
+    assert float(gain.max()) > 1e-3
     for i in range(6):  # what is returned is what was scored
         assert float(-four.traces[i].min()) == pytest.approx(float(four.log_posterior[i]), rel=1e-12)
     assert four.evaluations == 4 * one.evaluations
@@ -205,12 +210,15 @@ def test_the_best_restart_by_log_posterior_wins(task: Task, seen: list[Observati
 def test_with_a_target_only_those_who_missed_it_start_again(task: Task, seen: list[Observation]) -> None:
     rough = replace(QUICK, likelihood=l2(), prior=0.0 * tv(), solver=lbfgs(steps=40))
     first = rough(task, seen[:6])
-    target = -float(first.log_posterior.median())  # about half of them reach it at once
+    middle = first.log_posterior.sort().values[2:4]
+    target = -float(middle.mean())  # half of them reach it at once; none is near enough for rounding to decide
+    assert float(middle.diff()) > 1e-6 * target
     some = replace(rough, solver=lbfgs(steps=40, target=target), restarts=3)(task, seen[:6])
     assert "target" in some.status
     reached = first.log_posterior >= -target
     assert some.evaluations < 3 * first.evaluations
-    assert bool((some.log_posterior[~reached] >= first.log_posterior[~reached]).all())
+    # the first of three walks has fewer neighbours than before once some have reached the target
+    assert float((some.log_posterior - first.log_posterior)[~reached].min()) >= -ROUNDING
 
 
 @pytest.mark.parametrize("likelihood", [cosine(), l2()], ids=repr)
@@ -255,7 +263,7 @@ def test_observations_at_different_parameters_are_not_mixed_up(task: Task, recor
     a, b = observe(task, records[:1]), observe(task, records[1:2], rounds=[other])
     together = QUICK(task, [a[0], b[0]])
     swapped = QUICK(task, [b[0], b[0]])
-    torch.testing.assert_close(together.inputs[1], swapped.inputs[1], rtol=0, atol=1e-12)
+    torch.testing.assert_close(together.inputs[1], swapped.inputs[1], rtol=0, atol=ROUNDING)
 
 
 def test_a_granted_mask_is_used(task: Task, records: Records) -> None:
@@ -340,25 +348,25 @@ BAD: dict[str, tuple[Callable[[Observation], Observation], str]] = {
         lambda o: _tampered(o, lambda u: u.update({"lst.bias": torch.zeros(4)})),
         "observation 0, round 0: the model has no parameter 'lst.bias'; did you mean 'last.bias'?",
     ),
-    "label": (lambda o: _with(o, labels=torch.tensor([4])), "observation 0: labels span 4..4; they must lie in 0..3"),
+    "label": (lambda o: o.given(LABELS, torch.tensor([4])), "observation 0: labels span 4..4; they must lie in 0..3"),
     "negative label": (
-        lambda o: _with(o, labels=torch.tensor([-1])),
+        lambda o: o.given(LABELS, torch.tensor([-1])),
         "observation 0: labels span -1..-1; they must lie in 0..3",
     ),
     "labels": (
-        lambda o: _with(o, labels=torch.tensor([1, 2])),
+        lambda o: o.given(LABELS, torch.tensor([1, 2])),
         "observation 0: 2 labels for a batch of 1; give one per example",
     ),
     "a single label": (
-        lambda o: _with(o, labels=torch.tensor(1)),
+        lambda o: o.given(LABELS, torch.tensor(1)),
         "observation 0: labels are torch.int64 of shape (); give one class number per example",
     ),
     "soft labels": (
-        lambda o: _with(o, labels=torch.tensor([0.5])),
+        lambda o: o.given(LABELS, torch.tensor([0.5])),
         "observation 0: labels are torch.float32 of shape (1,); give one class number per example",
     ),
     "batch": (
-        lambda o: _with(o, batch=0, labels=None),
+        lambda o: _with(o, batch=0).given(LABELS, None),
         "observation 0: a batch of 0; an update comes from at least one example",
     ),
     "no rounds": (
@@ -369,16 +377,13 @@ BAD: dict[str, tuple[Callable[[Observation], Observation], str]] = {
         lambda o: _with(o, rounds=(Round(o.rounds[0].observed, {"x": torch.zeros(2)}),)),
         "observation 0, round 0: its parameters are not the model's; give those it was computed at",
     ),
-    "mask names": (
-        lambda o: _with(o, rounds=(replace(o.rounds[0], side={"mask": {"x": torch.zeros(2)}}),)),
-        "observation 0, round 0: the granted 'mask' has other names than the update; give it for every trained",
+    "a grant of nobody": (
+        lambda o: o.given("random_prune.mask", torch.ones(1)),
+        "observation 0, round 0: nothing has the granted nuisance 'random_prune.mask'; ",
     ),
-    "mask shapes": (
-        lambda o: _with(
-            o,
-            rounds=(replace(o.rounds[0], side={"mask": {n: torch.ones(5) for n in o.rounds[0].observed}}),),
-        ),
-        "observation 0, round 0: the granted 'mask' has shape (5,) for 'first.bias' of shape (3,); give one value, or",
+    "many clients": (
+        lambda o: _with(o, rounds=(replace(o.rounds[0], clients=3),)),
+        "observation 0, round 0: it sums 3 clients, which no attack models yet; give single updates",
     ),
 }
 
@@ -391,6 +396,24 @@ def test_a_bad_observation_is_refused_with_where_what_and_remedy(
     with pytest.raises(ObservationError) as raised:
         QUICK(task, [spoil(seen[0])])
     assert wanted in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("mask", "wanted"),
+    [
+        ({"x": torch.zeros(2)}, "has other names than the update; give it for every trained"),
+        (
+            {name: torch.ones(5) for name in small_task().params},
+            "has shape (5,) for 'first.bias' of shape (3,); give one value, or one per entry",
+        ),
+    ],
+)
+def test_a_granted_mask_must_fit_the_update(mask: dict[str, torch.Tensor], wanted: str, records: Records) -> None:
+    pruned = small_task().protect("random_prune(p=0.5)")
+    (seen,) = observe(pruned, records[:1])
+    with pytest.raises(ObservationError) as raised:
+        QUICK(pruned, [seen.given("random_prune.mask", mask)])
+    assert f"observation 0, round 0: the granted 'random_prune.mask' {wanted}" in str(raised.value)
 
 
 def test_all_problems_are_told_at_once(task: Task, seen: list[Observation]) -> None:
@@ -425,7 +448,7 @@ def test_an_adversary_guards_its_domain(text: str, what: str) -> None:
 
 
 def test_a_density_that_does_not_exist_is_said_before_anything_runs(task: Task, seen: list[Observation]) -> None:
-    with pytest.raises(NoDensityError, match=r"identity\(\) alone has no density"):
+    with pytest.raises(NoDensityError, match=r"identity\(\) has no noise; add gaussian\(\), laplace\(\) or vmf\(\)"):
         replace(QUICK, likelihood=density())(task, seen[:1])
 
 
@@ -437,10 +460,13 @@ def test_too_few_records_for_a_batch(records: Records) -> None:
 def test_an_attack_goes_on_where_another_ended(task: Task) -> None:
     seen = observe(task, small_records(3))
     ended = QUICK(task, seen)
-    still = replace(QUICK, solver=adam(lr=1e-9, steps=1), restarts=2)
+    rate = 1e-9
+    still = replace(QUICK, solver=adam(lr=rate, steps=1), restarts=2)
     on = still(task, seen, begin=ended.inputs)
-    assert float((on.inputs - ended.inputs).abs().max()) < 1e-6
-    assert torch.equal(on.inputs[[2]], still(task, seen[2:], begin=ended.inputs[2:]).inputs)
+    # Adam's first step moves no pixel by more than its rate, wherever rounding carries the sign of a slope
+    assert float((on.inputs - ended.inputs).abs().max()) <= 1.01 * rate
+    alone = still(task, seen[2:], begin=ended.inputs[2:])
+    torch.testing.assert_close(on.inputs[[2]], alone.inputs, rtol=0, atol=2.02 * rate)
 
 
 def test_a_beginning_must_fit_the_observations(task: Task) -> None:

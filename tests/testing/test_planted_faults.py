@@ -44,7 +44,7 @@ from leakgauge.testing import (
     small_task,
     task_is_untouched,
 )
-from leakgauge.types import Candidate, Context, Release, Side, Tree, Updates
+from leakgauge.types import Candidate, Context, Known, Release, Tree, Updates
 from leakgauge.updates import Batch, Sharing, Sloped, Stack, trees
 
 
@@ -80,7 +80,7 @@ class Correlated(Gaussian):
 class Unnormalised(Gaussian):
     """Forgets the constant."""
 
-    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
         return -update.distance(observed).sum(1) / (2 * self.std**2)
 
 
@@ -88,7 +88,7 @@ class Unnormalised(Gaussian):
 class Forgetful(RandomPrune):
     """After noise it gives a zero no probability, as the first version of a core that we know did for a second zero."""
 
-    def after(self, density: EntryDensity, side: Side) -> EntryDensity:
+    def after(self, density: EntryDensity, known: Known) -> EntryDensity:
         kept, dropped = math.log1p(-self.p), math.log(self.p)
 
         def log(u: Tensor, o: Tensor, *rest: Tensor) -> Tensor:
@@ -109,8 +109,8 @@ class WrongMass(Gaussian):
 class WrongSlope(Gaussian):
     """Its density has the right values and half the slope."""
 
-    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
-        value = super().log_density(observed, update, side=side)
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
+        value = super().log_density(observed, update, known=known)
         return value / 2 + value.detach() / 2
 
 
@@ -160,16 +160,16 @@ class OffTheSphere(VonMisesFisher):
 class WithoutArea(VonMisesFisher):
     """Its density is relative to the uniform one."""
 
-    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
-        return super().log_density(observed, update, side=side) + math.log(2 * math.pi)
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
+        return super().log_density(observed, update, known=known) + math.log(2 * math.pi)
 
 
 @dataclass(frozen=True, repr=False)
 class Unscaled(VonMisesFisher):
     """Forgets that the update was scaled to the sphere: right on it, wrong slope off it."""
 
-    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
-        value = super().log_density(observed, update, side=side)
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
+        value = super().log_density(observed, update, known=known)
         bare = self.kappa * update.dot(observed).sum(1)
         return value.detach() + bare - bare.detach()
 
@@ -300,7 +300,7 @@ class Secret(Base):
         (Doubled(), "changes the dtype of 'first.weight' to torch.float64"),
         (Lossy(), "lets ['first.weight', 'last.weight'] out of an update with"),
         (Remembering(), "lets out two things for one seed"),
-        (Secret(), "draws ['scale'], but its nuisances are ()"),
+        (Secret(), "draws ['scale'], but declares []"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -498,7 +498,7 @@ def test_a_likelihood_with_a_wrong_known_slope_is_caught() -> None:
     class Wrong(Likelihood):
         """Right by autograd on materialised updates, wrong where the ghost path asks for the slope."""
 
-        def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
+        def __call__(self, update: Updates, observed: Tree, known: Known, protection: Protection) -> Tensor:
             density = WrongBoth(0.3).entry_density()
             return density(observed, update)
 
@@ -557,9 +557,9 @@ def test_meddling_with_a_model_is_caught(how: str) -> None:
 
 def test_a_stack_is_what_the_kit_gives_to_densities() -> None:
     class Peek(Gaussian):
-        def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
+        def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
             assert isinstance(observed, Stack)
             assert isinstance(update, Batch)
-            return super().log_density(observed, update, side=side)
+            return super().log_density(observed, update, known=known)
 
     sampler_agrees_with_density(Peek(0.3), draws=300, entries=1_000)

@@ -143,7 +143,7 @@ def _nothing(whole: Protection, why: str, rounds: int) -> Bound:
 def _without_noise(whole: Protection) -> str:
     """Why nothing is proven of a protection without noise of a known law on the update."""
     early = [part for part in (*whole.input, *whole.model, *whole.training) if part != part.neutral()]
-    late = [part for part in parts_of(whole.update) if is_noise(part) or part.independent]
+    late = [part for part in parts_of(whole.update) if is_noise(part) or any(n.law for n in part.nuisances)]
     chance = [*early, *(part for part in late if part != part.neutral())]
     if chance:
         names = " and ".join(map(repr, chance))

@@ -53,16 +53,12 @@ def _refuse_peeking(noise: UpdatePart, after: Iterable[UpdatePart]) -> None:
 def _refuse_grants(before: Iterable[Part], grants: Collection[str]) -> None:
     """What is granted of a part before the noise must not depend on the record."""
     for part in before:
-        for name in _nuisances(part):
-            if name not in getattr(part, "independent", ()) and any(_names(grant, part, name) for grant in grants):
+        for nuisance in getattr(part, "nuisances", ()):
+            # what follows a law of its own is drawn without looking at the record
+            if nuisance.law is None and any(_names(grant, part, nuisance.name) for grant in grants):
                 raise NoBoundError(
-                    f"the granted {name} of {part!r} may depend on the record, and goes around the noise"
+                    f"the granted {nuisance.name} of {part!r} may depend on the record, and goes around the noise"
                 )
-
-
-def _nuisances(part: Part) -> set[str]:
-    names = (getattr(nuisance, "name", nuisance) for nuisance in getattr(part, "nuisances", ()))
-    return {name.rpartition(".")[2] for name in names}
 
 
 def _names(grant: str, part: Part, name: str) -> bool:

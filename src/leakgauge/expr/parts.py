@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, TypeVar
@@ -34,6 +34,19 @@ class Part:
         return f"{name}({', '.join(shown)})"
 
 
+P = TypeVar("P", bound=Part)
+
+
+def labelled(parts: Iterable[P]) -> dict[str, P]:
+    """Parts by their labels: the name of each in expressions, ``name#2`` for the second of that name."""
+    by_label: dict[str, P] = {}
+    for part in parts:
+        name = vars(type(part)).get("expression_name") or type(part).__name__
+        count = sum(label.partition("#")[0] == name for label in by_label)
+        by_label[name if not count else f"{name}#{count + 1}"] = part
+    return by_label
+
+
 def register(kind: str, name: str) -> Callable[[T], T]:
     """Give a part its kind and its name in expressions. The second use of a name is an error."""
 
@@ -58,6 +71,15 @@ def format_value(value: Any) -> str:
         inner = ", ".join(map(format_value, value))
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     return repr(value)
+
+
+def described(value: object) -> str:
+    """The one text of a value: its expression, or the path of an object whose ``repr`` is only an address."""
+    text = repr(value)
+    if " at 0x" not in text:
+        return text
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}:{named.__qualname__}"
 
 
 def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:

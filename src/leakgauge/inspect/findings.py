@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from leakgauge import metrics
 from leakgauge.adversary import nulls
-from leakgauge.client import Recipe
+from leakgauge.client import LABELS, Recipe
 from leakgauge.errors import DataError
 from leakgauge.inspect.attacks import Attack, attacks_on
 from leakgauge.inspect.captures import Capture, upright
@@ -85,7 +85,8 @@ def inspect(
     for place, capture in enumerate(captures):
         task = _task(model, domain, capture, batch, mode)
         turned = upright(capture, domain.classes, batch)
-        observation = Observation((Round(turned.gradient, task.params),), batch, labels)
+        granted = {} if labels is None else {LABELS: labels}
+        observation = Observation((Round(turned.gradient, task.params, granted),), batch)
         noise = [nulls.noise([observation], seed=seed_of(seed, place, k))[0] for k in range(max(1, draws))]
         chosen = attacks or attacks_on(task, batch)
         guesses = _best_guesses(task, chosen, [observation, *noise], seed_of(seed, place))

@@ -15,8 +15,8 @@ from leakgauge.models.base import Network
 from leakgauge.types import Domain
 
 
-def build(name: str, domain: Domain, *, seed: int = 0, **options: Any) -> nn.Module:
-    """The module of a name (``mlp``), an expression (``mlp(width=100)``) or ``package.module:factory``.
+def build(name: str | Network, domain: Domain, *, seed: int = 0, **options: Any) -> nn.Module:
+    """The module of a name (``mlp``), an expression (``mlp(width=100)``, or its value) or ``package.module:factory``.
 
     Weights depend on ``seed`` alone, and the global generator is left as it was. ``options`` are the
     arguments of a name or of the user's factory. The factory is called with ``domain`` if its signature
@@ -25,9 +25,11 @@ def build(name: str, domain: Domain, *, seed: int = 0, **options: Any) -> nn.Mod
     """
     with torch.random.fork_rng(devices=[]):
         # imported before the seed is set: an import that draws numbers would otherwise shift the first build
-        imported = {path: _load(path) for path in expr.PATH.findall(name)}
+        imported = {path: _load(path) for path in expr.PATH.findall(name)} if isinstance(name, str) else {}
         # not torch.manual_seed, which would also reseed every accelerator
         torch.default_generator.manual_seed(seed)
+        if isinstance(name, Network):
+            return name.network(domain)
         if name in imported:
             return _users(name, imported[name], domain, options)
         if name.isidentifier():

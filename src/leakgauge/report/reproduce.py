@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from leakgauge.audit.judge.model import Result
 from leakgauge.report.reading import Run
-from leakgauge.report.schema import Result
 from leakgauge.storage.toml import dump
 
 COMMAND = "leakgauge audit spec.toml --out new-run"
@@ -11,7 +11,7 @@ COMMAND = "leakgauge audit spec.toml --out new-run"
 
 def spec_text(result: Result) -> str:
     """The spec with every default written out; ``result.json`` sorts its keys, so the order of parts is restored."""
-    defenses = [d for c in result.checkpoints for d in c.defenses]
+    defenses = [defense for _, defense in result.each()]
     order = {"defenses": [d.name for d in defenses], "adversaries": [a.name for d in defenses for a in d.adversaries]}
     spec = dict(result.spec)
     for section, names in order.items():

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from leakgauge.audit.judge.model import Result
+from leakgauge.audit.judge.values import Checkpoint, Defense
+from leakgauge.audit.judge.words import INCONCLUSIVE, LEAKS, Word
 from leakgauge.report.formats import p_sign
-from leakgauge.report.schema import Checkpoint, Defense, Result, Word
-from leakgauge.report.words import INCONCLUSIVE, worst
-
-IDENTITY = "identity()"
 
 
 @dataclass(frozen=True)
@@ -26,24 +25,26 @@ class Subject:
     @property
     def bare(self) -> bool:
         """The client without a defense."""
-        return self.expression == IDENTITY
+        return self.shown.bare
+
+    @property
+    def leaks(self) -> bool:
+        """A record, or what shows it, came back."""
+        return self.word in LEAKS
 
 
 def subjects(result: Result) -> list[Subject]:
     """Every defense once, in the order of the spec."""
-    made = []
-    for name in dict.fromkeys(d.name for c in result.checkpoints for d in c.defenses):
-        history = tuple((c, d) for c in result.checkpoints for d in c.defenses if d.name == name)
-        word = worst([d.attack.verdict for _, d in history])
-        at, shown = next((c, d) for c, d in history if d.attack.verdict == word)
-        made.append(Subject(name, shown.expression, word, shown, at, history))
-    return made
+    return [
+        Subject(name, defense.expression, defense.verdict, defense, at, tuple(result.history[name]))
+        for name, (at, defense) in result.decisive.items()
+    ]
 
 
 def headline(found: Sequence[Subject]) -> str:
     """One sentence about the defenses; the client without one is the yardstick, not a finding."""
     judged = [s for s in found if not s.bare] or list(found)
-    leaks = [s for s in judged if s.word in ("exact", "recognisable")]
+    leaks = [s for s in judged if s.leaks]
     traces = [s for s in judged if s.word == "detectable"]
     silent = [s for s in judged if s.word in INCONCLUSIVE]
     n = len(judged)

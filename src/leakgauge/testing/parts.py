@@ -49,10 +49,8 @@ def release_is_pure(part: UpdatePart, *, seed: int = 1) -> None:
             assert value.dtype == dtype, f"{part!r} changes the dtype of {name!r} to {value.dtype}"
             assert torch.equal(value, second[name]), f"{part!r} lets out two things for one seed ({name!r})"
         for out in made:
-            names = {key.rpartition(".")[2] for key in out.side}
-            assert names <= {key.rpartition(".")[2] for key in part.nuisances}, (
-                f"{part!r} draws {sorted(names)}, but its nuisances are {part.nuisances}"
-            )
+            declared = {nuisance.name for nuisance in part.nuisances}
+            assert set(out.drawn) <= declared, f"{part!r} draws {sorted(out.drawn)}, but declares {sorted(declared)}"
 
 
 def neutral_is_identity(part: type[UpdatePart] | UpdatePart, *, seed: int = 1) -> bool:
@@ -96,7 +94,7 @@ def example_update(*, dtype: torch.dtype = torch.float64, seed: int = 1) -> dict
 
 @dataclass(frozen=True)
 class ExampleContext:
-    """The client's side of :func:`example_update`: two examples, whose updates have it as their mean.
+    """The client's known of :func:`example_update`: two examples, whose updates have it as their mean.
 
     Every layer's input has three features, a smooth map of the examples' four inputs; the last one is dead.
     """

@@ -14,7 +14,7 @@ from leakgauge.defenses.update.base import EntryDensity, UpdatePart
 from leakgauge.defenses.update.promises import Sensitivity
 from leakgauge.errors import ModelError
 from leakgauge.expr import register
-from leakgauge.types import Context, Release, Side, Tree, Updates
+from leakgauge.types import Context, Known, Release, Tree, Updates
 from leakgauge.updates import trees
 
 
@@ -31,10 +31,10 @@ class Identity(UpdatePart):
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         return Release(dict(update))
 
-    def apply(self, update: Updates, side: Side) -> Updates:
+    def apply(self, update: Updates, known: Known) -> Updates:
         return update
 
-    def after(self, density: EntryDensity, side: Side) -> EntryDensity:
+    def after(self, density: EntryDensity, known: Known) -> EntryDensity:
         return density
 
     @classmethod
@@ -95,13 +95,13 @@ class Clip(UpdatePart):
         factor = self._factor(squares, tuple(updates))[:, 0]
         return trees.mapped(lambda u: u * factor.view(-1, *[1] * (u.dim() - 1)), updates)
 
-    def apply(self, update: Updates, side: Side) -> Updates:
+    def apply(self, update: Updates, known: Known) -> Updates:
         def clipped(one: Updates) -> Updates:
             return one.scaled(self._factor(one.square(), one.names))
 
         return update.each(clipped) if self.per_example else clipped(update)
 
-    def after(self, density: EntryDensity, side: Side) -> EntryDensity | None:
+    def after(self, density: EntryDensity, known: Known) -> EntryDensity | None:
         return None if math.isfinite(self.norm) else density
 
     def _factor(self, squares: Tensor, names: tuple[str, ...]) -> Tensor:

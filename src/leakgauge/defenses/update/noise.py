@@ -15,7 +15,7 @@ from leakgauge.defenses.update.base import EntryDensity, UpdatePart, draw
 from leakgauge.defenses.update.promises import GaussianNoise, LaplaceNoise
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import register
-from leakgauge.types import Context, Release, Side, Tree, Updates
+from leakgauge.types import Context, Known, Release, Tree, Updates
 from leakgauge.updates import absolute_residual, squared_residual, trees
 
 
@@ -46,7 +46,7 @@ class Gaussian(UpdatePart):
             return Release(dict(update))
         return Release(trees.mapped(lambda u: u + self.std * draw(u, generator), update))
 
-    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
         _check_density(self, self.std)
         entries = sum(observed[name][0].numel() for name in update.names)
         constant = entries * math.log(self.std * math.sqrt(2 * math.pi))
@@ -93,7 +93,7 @@ class Laplace(UpdatePart):
             return Release(dict(update))
         return Release(trees.mapped(lambda u: u + self.scale * _laplace(u, generator), update))
 
-    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
         return self.entry_density()(observed, update)
 
     def entry_density(self) -> EntryDensity:

@@ -24,6 +24,11 @@ Sizes = int | Mapping[str, int]
 class NoiseLaw:
     """The kind of noise a part adds. What is proven of a law stands in :func:`leakgauge.bounds.proof_of`."""
 
+    @property
+    def variance(self) -> float:
+        """Of one entry; 0 where noise is not added entry by entry."""
+        return 0.0
+
 
 @dataclass(frozen=True)
 class GaussianNoise(NoiseLaw):
@@ -34,6 +39,10 @@ class GaussianNoise(NoiseLaw):
     def __post_init__(self) -> None:
         guards.positive(self.std, "std", "Gaussian noise")
 
+    @property
+    def variance(self) -> float:
+        return self.std**2
+
 
 @dataclass(frozen=True)
 class LaplaceNoise(NoiseLaw):
@@ -43,6 +52,10 @@ class LaplaceNoise(NoiseLaw):
 
     def __post_init__(self) -> None:
         guards.positive(self.scale, "scale", "Laplace noise")
+
+    @property
+    def variance(self) -> float:
+        return 2 * self.scale**2
 
 
 @dataclass(frozen=True)
