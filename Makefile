@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test test-all check bench evidence clean
+.PHONY: demo test test-all check docs bench evidence clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -27,6 +27,12 @@ check: $(STAMP)  ## ruff, mypy strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(STAMP)  ## the documentation site, site/index.html; it opens without a network
+	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/make_api.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "wrote site/index.html"
+
 bench: $(STAMP)  ## our solver against two one-image-at-a-time loops
 	$(BIN)/python -m benchmarks
 
@@ -34,4 +40,4 @@ evidence: $(STAMP)  ## measure every claim; writes docs/evidence.md (resumable)
 	$(BIN)/python -m evidence
 
 clean:
-	rm -rf .venv build dist demo-output .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build dist site demo-output .pytest_cache .mypy_cache .ruff_cache
