@@ -51,7 +51,7 @@ PARTS = {
     "defenses": (
         "Defenses",
         "How a client protects itself, and what composes the four stages.",
-        ("defense", "mechanism"),
+        ("defense",),
     ),
 }
 """Pages of registered parts, by kind."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from leakgauge.cli.listing import parts, signature
 from leakgauge.defenses import ats
+from leakgauge.defenses.protection import STAGES
 
 PAGE = Path(__file__).parent / "reference" / "parts.md"
 HEAD = """\
@@ -23,8 +24,7 @@ On the command line: `leakgauge list`.
 """
 KINDS = {
     "attack": "Attacks",
-    "mechanism": "Defenses of updates (mechanisms)",
-    "defense": "Defenses of records, models and training",
+    "defense": "Defenses",
     "likelihood": "Likelihoods",
     "prior": "Priors",
     "solver": "Solvers",
@@ -58,7 +58,8 @@ def page() -> str:
     """The whole page. Parts of other packages are left out: the page is about leakgauge."""
     ours = {kind: {n: m for n, m in named.items() if _ours(m)} for kind, named in parts().items()}
     order = [*KINDS, *sorted(set(ours) - set(KINDS))]
-    sections = [_section(kind, ours[kind]) for kind in order if ours.get(kind)]
+    titles = {kind: KINDS.get(kind, kind) for kind in order if ours.get(kind)}
+    sections = [section for kind, title in titles.items() for section in _sections(title, ours[kind])]
     return "\n".join([HEAD, *sections, _operations()])
 
 
@@ -66,12 +67,19 @@ def _ours(part: Callable[..., Any]) -> bool:
     return part.__module__.split(".")[0] == "leakgauge"
 
 
-def _section(kind: str, named: dict[str, Callable[..., Any]]) -> str:
+def _sections(title: str, named: dict[str, Callable[..., Any]]) -> list[str]:
+    """The parts of one kind; defenses stage by stage, in the order in which the stages act."""
+    by = {stage: {n: m for n, m in named.items() if getattr(m, "stage", None) == stage} for stage in STAGES}
+    staged = [_section(f"{title}, {stage} stage", parts) for stage, parts in by.items() if parts]
+    return staged or [_section(title, named)]
+
+
+def _section(title: str, named: dict[str, Callable[..., Any]]) -> str:
     entries = [
         f"### `{name}`\n\n```text\n{signature(name, part)}\n```\n\n{_text(part)}\n"
         for name, part in sorted(named.items())
     ]
-    return "\n".join([f"## {KINDS.get(kind, kind)}\n", *entries])
+    return "\n".join([f"## {title}\n", *entries])
 
 
 def _text(part: Callable[..., Any]) -> str:

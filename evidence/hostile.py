@@ -19,8 +19,9 @@ import torch
 from safetensors.torch import save as packed
 from typer.testing import CliRunner
 
-from leakgauge import models, toml
+from leakgauge import models
 from leakgauge.cli.app import app
+from leakgauge.storage import toml
 from leakgauge.types import Domain
 
 SECONDS = 60

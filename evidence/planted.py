@@ -11,8 +11,8 @@ from torch import Generator, Tensor
 
 from leakgauge.adversary import Reconstruction
 from leakgauge.attacks import inverting_gradients
+from leakgauge.defenses import UpdatePart
 from leakgauge.expr import Part
-from leakgauge.mechanisms import UpdatePart
 from leakgauge.observation import Observation
 from leakgauge.task import ClientContext, Task
 from leakgauge.types import Context, Release, Tree

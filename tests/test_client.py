@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from leakgauge.client import CrossEntropy, Recipe, SquaredError, gradient_of, loss_named, update_of
+from leakgauge.client import Recipe, gradient_of, update_of
 from leakgauge.errors import DomainError, ExpressionError, ModelError
+from leakgauge.losses import CrossEntropy, SquaredError, loss_named
 from leakgauge.testing import small_records, small_task
 from tests.adversary.networks import FITTING, task_of
 

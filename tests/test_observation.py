@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from leakgauge.client import Recipe
 from leakgauge.errors import LeakgaugeError, ObservationError
-from leakgauge.observation import Observation, Round, check, mixed, observe
+from leakgauge.observation import Observation, Round, check, observe
+from leakgauge.seeds import seed_of
 from leakgauge.task import Task
 from leakgauge.testing import small_records, small_task
 from leakgauge.types import Threat, Tree
@@ -90,16 +91,16 @@ def test_weight_changes_are_observed_too() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 2**63), st.integers(0, 1000), st.integers(0, 5)), unique=True, min_size=2))
 def test_seeds_are_mixed_without_collisions(keys: list[tuple[int, int, int]]) -> None:
-    seeds = [mixed(*key) for key in keys]
+    seeds = [seed_of(*key) for key in keys]
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 
 def test_nearby_keys_share_nothing() -> None:
-    near = [mixed(0, i) for i in range(256)]
+    near = [seed_of(0, i) for i in range(256)]
     flips = [bin(a ^ b).count("1") for a, b in pairwise(near)]
     assert sum(flips) / len(flips) == pytest.approx(31.5, abs=1.5)
-    assert mixed(1, 0) != mixed(0, 1) != mixed(0, 1, 0)
+    assert seed_of(1, 0) != seed_of(0, 1) != seed_of(0, 1, 0)
 
 
 def test_nothing_to_attack() -> None:

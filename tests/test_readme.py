@@ -9,13 +9,12 @@ from pathlib import Path
 
 import leakgauge as lg
 from leakgauge.cli.listing import parts
+from leakgauge.defenses import of_stage
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
 KINDS = {
     "attacks": "attack",
-    "defenses": "mechanism",
-    "earlier stages": "defense",
     "likelihoods": "likelihood",
     "priors": "prior",
     "solvers": "solver",
@@ -42,7 +41,8 @@ def test_the_ten_lines_stand_early_and_reconstruct() -> None:
 
 def test_the_box_holds_what_is_registered() -> None:
     registered = parts()
-    for row, kind in KINDS.items():
+    stages = {"defenses": of_stage("update"), "earlier stages": of_stage("input", "model", "training")}
+    for row, made_by in [*((row, registered[kind]) for row, kind in KINDS.items()), *stages.items()]:
         line = next(line for line in README.splitlines() if line.startswith(f"| {row} |"))
-        ours = {name for name, made in registered[kind].items() if made.__module__.startswith("leakgauge.")}
+        ours = {name for name, made in made_by.items() if made.__module__.startswith("leakgauge.")}
         assert set(re.findall(r"`(\w+)`", line)) == ours, f"the row {row!r} of the README's table"

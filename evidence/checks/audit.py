@@ -11,8 +11,8 @@ from typing import Any
 
 from evidence import Context, Measurement, check
 from leakgauge.audit import audit
-from leakgauge.audit.spec import of
 from leakgauge.metrics import clopper_pearson
+from leakgauge.study.spec import of
 
 LEVEL = 0.05
 LOUD = ("detectable", "recognisable", "exact")

@@ -22,8 +22,8 @@ from leakgauge.bounds import (
     log_capacity_vmf,
     sigma_of,
 )
-from leakgauge.mechanisms.vmf_math import mean_resultant
-from leakgauge.mechanisms.vmf_sample import sample, sample_gaps
+from leakgauge.defenses.update.vmf_math import mean_resultant
+from leakgauge.defenses.update.vmf_sample import sample, sample_gaps
 from leakgauge.testing.references import (
     gaussian_log_capacity,
     gaussian_log_capacity_sum,

@@ -8,7 +8,7 @@ from typing import Any
 
 from evidence import Context, Measurement, check
 from leakgauge.bounds import lower_limit, success_ceiling
-from leakgauge.mechanisms import UpdatePart, clip, gaussian, vmf
+from leakgauge.defenses import UpdatePart, clip, gaussian, vmf
 from leakgauge.metrics import mean_interval
 from leakgauge.metrics.intervals import clopper_pearson
 from leakgauge.papers.capacity import Guessing, Point, figure_1, guessing, rank_correlations

@@ -30,8 +30,7 @@ from leakgauge.adversary import (
 from leakgauge.adversary.ghost import Ghost
 from leakgauge.adversary.paths import Vmap
 from leakgauge.adversary.solver import Ball, Problem
-from leakgauge.expr import names
-from leakgauge.mechanisms import Gaussian, UpdatePart
+from leakgauge.defenses import Gaussian, UpdatePart, of_stage
 from leakgauge.metrics import psnr
 from leakgauge.testing import (
     attack_reaches_map,
@@ -41,8 +40,8 @@ from leakgauge.testing import (
     small_task,
     with_density,
 )
-from leakgauge.tree import Sharing, stacked
 from leakgauge.types import Candidate, Domain, Records, Tree
+from leakgauge.updates import Sharing, stacked
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,7 +91,7 @@ def intervals_sum_to_one() -> Measurement:
 @check("neutral_is_identity", rows="sampler-density")
 def neutral_settings() -> Measurement:
     """How many registered parts have a neutral setting; each leaves every update exactly as it is."""
-    parts = {name: made for name, made in names("mechanism").items() if isinstance(made, type)}
+    parts = of_stage("update")
     neutral = [name for name, made in parts.items() if neutral_is_identity(made)]
     return Measurement(value=len(neutral), passed=bool(neutral), detail=f"of {len(parts)} parts: {', '.join(neutral)}")
 

@@ -23,12 +23,11 @@ from leakgauge.attacks.mixing import decode_instahide, decode_mixup, fitted_coef
 from leakgauge.attacks.precode import before_bottleneck, latent_noise
 from leakgauge.attacks.unmixing import matrix, unmixed
 from leakgauge.defenses import AutomaticTransformation, InstaHide, MixUp
-from leakgauge.defenses.mixing import Law
-from leakgauge.expr import names
+from leakgauge.defenses.input.mixing import Law
 from leakgauge.metrics import match, mean_interval, psnr, ssim
 from leakgauge.observation import encoded
 from leakgauge.papers.gradattack import TABLE_3, Costs
-from leakgauge.testing import EXAMPLES, small_records, task_is_untouched
+from leakgauge.testing import small_records, task_is_untouched, texts_of
 from leakgauge.training import accuracy, search, train
 from leakgauge.training.ats_search import accuracy_score, privacy_score
 
@@ -547,22 +546,22 @@ def defense_laws() -> Measurement:
         OrderedDict(flat=nn.Flatten(), first=nn.Linear(36, 20), act=nn.ReLU(), last=nn.Linear(20, 4))
     )
     tasks = {
-        "mechanism": (lg.Task(network, few.domain), few),
-        "defense": (
+        ("update",): (lg.Task(network, few.domain), few),
+        ("input", "model", "training"): (
             lg.Task(lg.models.build("mlp(width=20, depth=2)", fashion.domain), fashion.domain),
             fashion.sample(8, seed=0),
         ),
     }
     touched, changed, parts, neutral = [], [], 0, 0
-    for kind, (task, records) in tasks.items():
-        for text in [text for texts in EXAMPLES[kind].values() for text in texts]:
+    for stages, (task, records) in tasks.items():
+        for text in texts_of(*stages):
             parts += 1
             try:
                 task_is_untouched(task, partial(_observed, task, text, records))
             except AssertionError as fault:
                 touched.append(f"{text}: {fault}")
-        for name, made in names(kind).items():
-            same = made.neutral() if isinstance(made, type) else None
+        for name, made in lg.defenses.of_stage(*stages).items():
+            same = made.neutral()
             if same is not None:
                 neutral += 1
                 pairs = zip(lg.observe(task, records), lg.observe(task.protect(same), records), strict=True)

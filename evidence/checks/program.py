@@ -171,9 +171,9 @@ def doctor_faults(context: Context) -> Measurement:
 @check("inspect_checkpoints", rows="inspect", cost="minutes")
 def inspect_checkpoints(context: Context) -> Measurement:
     """`leakgauge inspect` on two checkpoints of a plain PyTorch loop, batch 1, one step, rate unknown; 5 images."""
-    from leakgauge.audit.captures import captured
-    from leakgauge.audit.inspect import inspect
-    from leakgauge.files import read_state
+    from leakgauge.inspect.captures import captured
+    from leakgauge.inspect.findings import inspect
+    from leakgauge.storage.states import read_state
 
     found = lg.data.load("fashion_mnist_sample")
     private = found.sample(5, seed=3, split="test")

@@ -11,10 +11,9 @@ from torch import Tensor
 import leakgauge as lg
 from evidence import Context, Measurement, check
 from leakgauge.attacks import adaptive, drop_layer, inverting_gradients
-from leakgauge.expr import REGISTRY
+from leakgauge.defenses import of_stage
 from leakgauge.metrics import clopper_pearson, mean_interval, psnr
 from leakgauge.testing import (
-    examples,
     gradient_matches_finite_differences,
     neutral_is_identity,
     probabilities_sum_to_one,
@@ -22,6 +21,7 @@ from leakgauge.testing import (
     small_records,
     small_task,
     task_is_untouched,
+    texts_of,
     with_density,
 )
 
@@ -227,9 +227,9 @@ def update_stage_laws(context: Context) -> Measurement:
         fits.append(sampler_agrees_with_density(part, grant=grant, draws=400, entries=entries))
         sums.append(probabilities_sum_to_one(part, grant=grant, entries=500))
         gradient_matches_finite_differences(part, grant=grant)
-    neutral = [name for name, made in REGISTRY["mechanism"].items() if neutral_is_identity(made)]  # type: ignore[arg-type]
+    neutral = [name for name, made in of_stage("update").items() if neutral_is_identity(made)]
     touched = 0
-    for part in examples("mechanism"):
+    for part in map(lg.parse, texts_of("update")):
         shown = repr(part).replace("'first'", "'middle'")
         task = small_task(batch=2).protect(shown)
         task_is_untouched(task, lambda task=task: adaptive(steps=2)(task, lg.observe(task, small_records(2))))  # type: ignore[misc]

@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from leakgauge import adversary, attacks, bounds, data, defenses, mechanisms, metrics, models, priors
+    from leakgauge import adversary, attacks, bounds, data, defenses, metrics, models, priors
     from leakgauge.adversary import Reconstruction
     from leakgauge.client import Recipe
     from leakgauge.defenses import Protection
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 
-_ROOMS = ("adversary", "attacks", "bounds", "data", "defenses", "mechanisms", "metrics", "models", "priors", "training")
+_ROOMS = ("adversary", "attacks", "bounds", "data", "defenses", "metrics", "models", "priors", "training")
 _HOMES = {
     "Domain": "types",
     "LeakgaugeError": "errors",
@@ -78,7 +78,6 @@ __all__ = [
     "bounds",
     "data",
     "defenses",
-    "mechanisms",
     "metrics",
     "models",
     "observe",

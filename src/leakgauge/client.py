@@ -14,42 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad
 
-from leakgauge import guards, tree
-from leakgauge.errors import DomainError, ModelError, nearest
-from leakgauge.expr import Part, load, names, register
-from leakgauge.types import Loss as Loss
-from leakgauge.types import Tree
-
-
-@register("loss", "cross_entropy")
-@dataclass(frozen=True, repr=False)
-class CrossEntropy(Part):
-    """``−Σ_c y_c log softmax(z)_c`` per example; labels are classes or probabilities.
-
-    ``smoothing`` mixes the label with the uniform one, as ``torch.nn.CrossEntropyLoss`` does.
-    """
-
-    smoothing: float = 0.0
-
-    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        log_p = outputs.log_softmax(-1)
-        if labels.dim() == outputs.dim():
-            y = labels.to(log_p)
-            hit = (y * log_p).sum(-1)
-        else:
-            hit = log_p.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-        return -(1 - self.smoothing) * hit - self.smoothing * log_p.mean(-1)
-
-
-@register("loss", "squared_error")
-@dataclass(frozen=True, repr=False)
-class SquaredError(Part):
-    """``½‖z − y‖²`` per example, with classes one-hot: the loss of a linear-Gaussian client."""
-
-    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        if labels.dim() < outputs.dim():
-            labels = nn.functional.one_hot(labels, outputs.shape[-1])
-        return 0.5 * (outputs - labels.to(outputs)).square().sum(-1)
+from leakgauge import guards
+from leakgauge.errors import DomainError
+from leakgauge.losses import CrossEntropy
+from leakgauge.types import Loss, Tree
+from leakgauge.updates import trees
 
 
 @dataclass(frozen=True)
@@ -136,10 +105,10 @@ def update_of(
     for batch in _slices(recipe, len(inputs)):
         mine = {name: value[batch] for name, value in hidden.items()}
         step = gradient_of(model, theta, buffers, inputs[batch], labels[batch], recipe, mine)
-        step = tree.mapped(lambda g, p: g + recipe.weight_decay * p, step, theta)
-        velocity = tree.mapped(lambda v, g: recipe.momentum * v + g, velocity, step)
-        theta = tree.mapped(lambda p, v: p - recipe.learning_rate * v, theta, velocity)
-    return tree.mapped(torch.sub, theta, params)
+        step = trees.mapped(lambda g, p: g + recipe.weight_decay * p, step, theta)
+        velocity = trees.mapped(lambda v, g: recipe.momentum * v + g, velocity, step)
+        theta = trees.mapped(lambda p, v: p - recipe.learning_rate * v, theta, velocity)
+    return trees.mapped(torch.sub, theta, params)
 
 
 def _slices(recipe: Recipe, size: int) -> Iterator[slice]:
@@ -148,15 +117,3 @@ def _slices(recipe: Recipe, size: int) -> Iterator[slice]:
     for step in range(recipe.local_steps):
         start = starts[step % len(starts)]
         yield slice(start, start + width)
-
-
-def loss_named(text: str) -> Loss:
-    """A loss by name (``cross_entropy``) or path (``my_package.module:loss``)."""
-    if ":" in text:
-        found: Loss = load(text, where="loss")
-        return found
-    known = names("loss")
-    if text not in known:
-        raise ModelError(f"unknown loss {text!r}", where="recipe.loss", remedy=nearest(text, known))
-    made: Loss = known[text]()
-    return made

@@ -12,6 +12,7 @@ from leakgauge import guards
 from leakgauge.defenses.stages import Encoded
 from leakgauge.errors import ObservationError, nearest
 from leakgauge.expr import REGISTRY
+from leakgauge.seeds import seed_of
 from leakgauge.task import ClientContext, Task
 from leakgauge.types import Records, Side, Threat, Tree
 
@@ -84,7 +85,7 @@ def observe(
 
 def _check_grants(task: Task, threat: Threat) -> None:
     """Refuse a name that is no nuisance of this protection or any part: most likely a slip of the pen."""
-    parts = (made for kind in ("mechanism", "defense") for made in REGISTRY.get(kind, {}).values())
+    parts = REGISTRY.get("defense", {}).values()
     known = {name for made in parts for name in getattr(made, "nuisances", ())} | set(task.protection.nuisances)
     for name in sorted(threat.grants - known):
         raise ObservationError(f"there is no nuisance {name!r} to grant", where="threat", remedy=nearest(name, known))
@@ -95,7 +96,7 @@ def encoded(task: Task, records: Records, rows: Tensor | None = None, *, seed: i
 
     It is as private as the records: only the client, and metrics that score against encodings, may ask.
     """
-    generator = torch.Generator().manual_seed(mixed(seed, round, 1))
+    generator = torch.Generator().manual_seed(seed_of(seed, round, 1))
     return task.protection.encode(records, torch.arange(len(records)) if rows is None else rows, generator=generator)
 
 
@@ -125,21 +126,7 @@ def _numbers(side: Side) -> dict[str, Tensor]:
 
 
 def _generator(*key: int) -> torch.Generator:
-    return torch.Generator().manual_seed(mixed(*key))
-
-
-def mixed(*key: int) -> int:
-    """One well-mixed 63-bit seed from several integers (splitmix64), so that nearby keys share nothing."""
-    state = 0
-    for part in key:
-        state = (state ^ (part & _ALL)) + 0x9E3779B97F4A7C15 & _ALL
-        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & _ALL
-        state = (state ^ state >> 27) * 0x94D049BB133111EB & _ALL
-        state ^= state >> 31
-    return state >> 1
-
-
-_ALL = 2**64 - 1
+    return torch.Generator().manual_seed(seed_of(*key))
 
 
 def check(task: Task, observations: Sequence[Observation]) -> None:

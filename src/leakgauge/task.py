@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from leakgauge import tree
 from leakgauge.client import Recipe, update_of
 from leakgauge.defenses.protection import Protection, protection
 from leakgauge.defenses.stages import Encoded
 from leakgauge.errors import LeakgaugeError, ModelError, nearest
 from leakgauge.types import Domain, Records, Tree
+from leakgauge.updates import trees
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class ClientContext:
         return made
 
     def combined(self, each: Tree) -> dict[str, Tensor]:
-        return tree.mapped(lambda u: u.mean(0) if self.task.recipe.reduction == "mean" else u.sum(0), each)
+        return trees.mapped(lambda u: u.mean(0) if self.task.recipe.reduction == "mean" else u.sum(0), each)
 
     def representation(self, layer: str) -> Tensor:
         return self.representation_of(layer)(self.inputs())

@@ -15,7 +15,7 @@ from leakgauge.defenses import Protection, protection
 from leakgauge.errors import ModelError, NoDensityError
 from leakgauge.expr import REGISTRY, parse
 from leakgauge.testing import CHAINS, EXAMPLES, example_update, likelihood_laws
-from leakgauge.tree import Batch, Stack
+from leakgauge.updates import Batch, Stack
 
 OF_A_PROTECTION = ("density", "through", "marginal", "forgiving")
 MATCHING = [text for name in REGISTRY["likelihood"] for text in EXAMPLES["likelihood"].get(name, ())]

@@ -13,12 +13,13 @@ from leakgauge import models
 from leakgauge.adversary import Adversary, Likelihood, adam, cosine, density, l1, l2, scaled_l2
 from leakgauge.adversary.ghost import Ghost, unsupported
 from leakgauge.adversary.paths import Loop, Path, PathName, Vmap, choose
-from leakgauge.client import CrossEntropy, Recipe
+from leakgauge.client import Recipe
 from leakgauge.errors import PathError
+from leakgauge.losses import CrossEntropy
 from leakgauge.observation import observe
 from leakgauge.task import Task
-from leakgauge.tree import Batch, Sharing, Stack
 from leakgauge.types import Candidate, Domain, Records
+from leakgauge.updates import Batch, Sharing, Stack
 from tests.adversary.networks import FALLING, FITTING, IMAGES, eager_updates, task_of
 
 COUNTS = (2, 0, 3, 1)

@@ -7,9 +7,9 @@ import torch
 
 import leakgauge as lg
 from leakgauge.attacks.believed import believed, received_norm, without_small_noise
+from leakgauge.defenses import gaussian
 from leakgauge.errors import DomainError
 from leakgauge.expr import parse
-from leakgauge.mechanisms import gaussian
 from leakgauge.testing import has_density, small_records, small_task
 
 

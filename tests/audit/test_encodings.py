@@ -13,9 +13,10 @@ from leakgauge import metrics
 from leakgauge.audit import audit
 from leakgauge.audit.plan import comparisons
 from leakgauge.audit.prepare import prepare
-from leakgauge.audit.spec import of
-from leakgauge.observation import encoded, mixed
+from leakgauge.observation import encoded
 from leakgauge.report import compare, html, junit, markdown, read
+from leakgauge.seeds import seed_of
+from leakgauge.study.spec import of
 
 SPEC: dict[str, Any] = {
     "task": {"model": "mlp(width=16, depth=1)", "records": 8},
@@ -53,7 +54,7 @@ def test_a_transformed_record_that_was_found_does_not_look_safe(run: Path) -> No
 
 def test_what_was_scored_against_is_what_the_clients_trained_on(run: Path) -> None:
     prepared = prepare(of(SPEC), run)
-    truth = encoded(prepared.task.protect(SPEC["defenses"]["moved"]), prepared.records, seed=mixed(0, 0)).inputs
+    truth = encoded(prepared.task.protect(SPEC["defenses"]["moved"]), prepared.records, seed=seed_of(0, 0)).inputs
     for row in defenses(run)["moved"]["records"]:
         kept = load_file(run / "cells" / f"{row['encoding']['cell']}.safetensors")
         assert kept["encoded"][row["row"]].equal(truth[row["record"]])

@@ -13,7 +13,7 @@ from leakgauge.audit import audit
 from leakgauge.audit.estimate import estimate
 from leakgauge.audit.plan import plan
 from leakgauge.audit.prepare import digest, prepare
-from leakgauge.audit.spec import Spec, of
+from leakgauge.study.spec import Spec, of
 
 BASE: dict[str, Any] = {
     "leave_out": ["adaptive"],

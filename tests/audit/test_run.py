@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from leakgauge.audit import audit, load
-from leakgauge.audit.spec import Spec
 from leakgauge.audit.store import StoreError
+from leakgauge.study.spec import Spec
 
 SPEC = """
 [task]

@@ -24,8 +24,8 @@ from leakgauge.bounds import (
     repeat,
     success_ceiling,
 )
+from leakgauge.defenses.update.vmf_math import log_peak
 from leakgauge.errors import DomainError
-from leakgauge.mechanisms.vmf_math import log_peak
 
 RATIOS = st.floats(-4, 4).map(lambda e: 10.0**e)
 

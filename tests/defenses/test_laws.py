@@ -6,12 +6,11 @@ import pytest
 import torch
 
 import leakgauge as lg
-from leakgauge.defenses import EarlyPart, Protection, protection
-from leakgauge.expr import REGISTRY
-from leakgauge.mechanisms import clip, prune
-from leakgauge.testing import EXAMPLES, task_is_untouched
+from leakgauge.defenses import EarlyPart, Protection, clip, of_stage, protection, prune
+from leakgauge.testing import task_is_untouched, texts_of
 
-TEXTS = [text for texts in EXAMPLES["defense"].values() for text in texts]
+EARLY = of_stage("input", "model", "training")
+TEXTS = texts_of("input", "model", "training")
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +53,9 @@ def test_an_update_is_a_function_of_the_seed_and_differs_from_the_bare_one(
     assert not all(torch.equal(a[n], b[n]) for a, b in zip(plain, first, strict=True) for n in a)
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY["defense"]))
+@pytest.mark.parametrize("name", sorted(EARLY))
 def test_a_neutral_setting_is_the_identity(name: str, task: lg.Task, records: lg.Records) -> None:
-    neutral = REGISTRY["defense"][name].neutral()
+    neutral = EARLY[name].neutral()
     if neutral is None:
         pytest.skip(f"{name} has no neutral setting")
     assert equal(observed(task.protect(neutral), records), observed(task, records))
@@ -83,8 +82,8 @@ def test_nuisances_reach_the_adversary_only_if_they_are_granted(text: str, task:
     assert {key.rpartition(".")[2] for key in granted[0].rounds[0].nuisances} - {"labels"} == names
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY["defense"]))
+@pytest.mark.parametrize("name", sorted(EARLY))
 def test_parts_say_their_stage(name: str) -> None:
-    made = REGISTRY["defense"][name]
+    made = EARLY[name]
     assert issubclass(made, EarlyPart)
     assert made.stage in ("input", "model", "training")

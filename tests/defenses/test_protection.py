@@ -7,11 +7,10 @@ from typing import ClassVar
 
 import pytest
 
-from leakgauge.defenses import Protection, protection
+from leakgauge.defenses import Chain, Protection, clip, gaussian, identity, protection, prune, random_prune
 from leakgauge.errors import ExpressionError
 from leakgauge.expr import Part
-from leakgauge.mechanisms import Chain, clip, gaussian, identity, prune, random_prune
-from leakgauge.testing import CHAINS, EXAMPLES
+from leakgauge.testing import CHAINS, texts_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,7 +36,7 @@ def test_nothing_is_the_default() -> None:
     assert repr(Protection()) == "identity()"
 
 
-@pytest.mark.parametrize("text", [*CHAINS, *(text for texts in EXAMPLES["mechanism"].values() for text in texts)])
+@pytest.mark.parametrize("text", [*CHAINS, *texts_of("update")])
 def test_an_expression_reads_back(text: str) -> None:
     made = protection(text)
     assert repr(made) == text

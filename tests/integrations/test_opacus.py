@@ -16,7 +16,7 @@ from leakgauge.client import Recipe
 from leakgauge.errors import DomainError, MissingExtraError, ModelError
 from leakgauge.integrations.opacus import OpacusClient
 from leakgauge.testing import small_records, small_task, task_is_untouched
-from leakgauge.tree import norm
+from leakgauge.updates import norm
 
 
 def task_of(batch: int = 3, **options: object) -> lg.Task:

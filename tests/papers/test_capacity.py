@@ -10,7 +10,7 @@ import torch
 
 import leakgauge as lg
 from leakgauge import bounds
-from leakgauge.mechanisms import clip, gaussian, vmf
+from leakgauge.defenses import clip, gaussian, vmf
 from leakgauge.papers.capacity import PARAMETERS, Point, figure_1, guessing, mechanism, rank_correlations
 
 SAMPLE = "fashion_mnist_sample"
@@ -31,7 +31,7 @@ def test_mechanisms_have_the_epsilon_asked_for(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("noise", [gaussian(std=0.2), vmf(kappa=400.0)])
-def test_guessing_one_of_a_few(noise: lg.mechanisms.UpdatePart) -> None:
+def test_guessing_one_of_a_few(noise: lg.defenses.UpdatePart) -> None:
     found = guessing(clip(norm=1.0) | noise, secrets=8, draws=150, attacked=12, name=SAMPLE)
     success = found.exact / found.draws
     assert math.exp(found.channel.log) / 8 == pytest.approx(success, abs=0.15)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from leakgauge import defenses as parts
-from leakgauge import mechanisms
-from leakgauge.expr import Part
+from leakgauge.defenses import of_stage
+from leakgauge.defenses.protection import STAGES
 from leakgauge.report import read
 from leakgauge.report.advice import CHANGES, ENCODES, MOST, advice
 from tests.report.samples import BOUND, defense, make
@@ -103,14 +101,9 @@ def test_only_records_encoded_and_updates_changed_are_worth_a_combination(tmp_pa
 
 
 def test_advice_knows_the_stage_of_every_part() -> None:
-    assert set(names(mechanisms)) == {n for n in names(mechanisms, parts) if CHANGES.match(f"{n}(")} | {"identity"}
-    assert {n for n in names(mechanisms, parts) if ENCODES.match(f"{n}(")} == {"mixup", "instahide", "ats"}
-
-
-def names(*modules: ModuleType) -> list[str]:
-    """What the parts of these packages are called in expressions."""
-    made = [c for m in modules for c in vars(m).values() if isinstance(c, type) and issubclass(c, Part)]
-    return [c.expression_name for c in made if c.expression_name]
+    every = of_stage(*STAGES)
+    assert set(of_stage("update")) == {n for n in every if CHANGES.match(f"{n}(")} | {"identity"}
+    assert {n for n in every if ENCODES.match(f"{n}(")} == set(of_stage("input")) == {"mixup", "instahide", "ats"}
 
 
 def test_a_combination_hides_more_only_if_encodings_are_hidden_too(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
-from leakgauge import toml
 from leakgauge.report import junit, markdown, read
 from leakgauge.report.formats import proven
 from leakgauge.report.markdown import code, plain
 from leakgauge.report.schema import Figure
 from leakgauge.report.words import INCONCLUSIVE, LADDER, fails
+from leakgauge.storage import toml
 from tests.report.samples import ALL, BOUND, defense, make
 
 GOLDEN = Path(__file__).parent / "golden.md"
@@ -53,7 +53,7 @@ def test_a_gate_never_passes_what_could_not_be_judged() -> None:
 
 
 def test_the_ladder_is_that_of_the_verdicts() -> None:
-    from leakgauge.audit import verdict
+    from leakgauge.audit.judge import verdict
 
     assert verdict.ORDER == LADDER
 

@@ -38,4 +38,4 @@ def test_examples_read_back(kind: str, text: str) -> None:
 def test_densities_are_found() -> None:
     assert {repr(part) for part, _ in with_density()} >= set(CHAINS)
     assert not has_density(parse("clip(norm=1.0)"))
-    assert len(examples("mechanism")) == sum(map(len, EXAMPLES["mechanism"].values()))
+    assert len(examples("defense")) == sum(map(len, EXAMPLES["defense"].values()))

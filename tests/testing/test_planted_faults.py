@@ -13,17 +13,17 @@ from torch import Generator, Tensor, nn
 
 from leakgauge.adversary import L2, Likelihood, adam, l2
 from leakgauge.adversary.ghost import Ghost
-from leakgauge.defenses import Protection
-from leakgauge.expr import Part
-from leakgauge.mechanisms import (
+from leakgauge.defenses import (
     EntryDensity,
     Gaussian,
     MagnitudePrune,
+    Protection,
     RandomPrune,
     UpdatePart,
     VonMisesFisher,
     gaussian,
 )
+from leakgauge.expr import Part
 from leakgauge.priors import PriorPart, gaussian_prior, tv
 from leakgauge.testing import (
     attack_reaches_map,
@@ -40,8 +40,8 @@ from leakgauge.testing import (
     small_task,
     task_is_untouched,
 )
-from leakgauge.tree import Batch, Sharing, Sloped, Stack
 from leakgauge.types import Candidate, Context, Release, Side, Tree, Updates
+from leakgauge.updates import Batch, Sharing, Sloped, Stack
 
 
 @dataclass(frozen=True, repr=False)

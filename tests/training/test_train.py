@@ -10,7 +10,7 @@ from torch import nn
 
 from leakgauge.client import Recipe
 from leakgauge.errors import LeakgaugeError, ModelError
-from leakgauge.observation import mixed
+from leakgauge.seeds import seed_of
 from leakgauge.task import Task
 from leakgauge.testing import small_records, small_task, task_is_untouched
 from leakgauge.training import accuracy, train
@@ -28,7 +28,7 @@ def test_it_is_torchs_sgd(nesterov: bool) -> None:
     model = copy.deepcopy(task.model)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9, weight_decay=5e-4, nesterov=nesterov)
     for epoch in range(3):
-        order = torch.randperm(8, generator=torch.Generator().manual_seed(mixed(3, epoch, 0)))
+        order = torch.randperm(8, generator=torch.Generator().manual_seed(seed_of(3, epoch, 0)))
         optimiser.zero_grad()
         nn.functional.cross_entropy(model(records.inputs[order].double()), records.labels[order]).backward()
         optimiser.step()

@@ -21,13 +21,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from leakgauge.adversary.factored import Factored, formed
-from leakgauge.adversary.linear_maps import average_pool, convolution
 from leakgauge.adversary.paths import examples_of
 from leakgauge.errors import PathError
 from leakgauge.task import Task
-from leakgauge.tree import Batch, Dense, Leaf, Sharing
 from leakgauge.types import Candidate, Tree
+from leakgauge.updates import Batch, Dense, Leaf, Sharing
+from leakgauge.updates.factored import Factored, formed
+from leakgauge.updates.linear_maps import average_pool, convolution
 
 FORMED = 2**15
 """A tensor with fewer entries is formed: it costs little, and its residual then has no cancellation."""

@@ -17,14 +17,22 @@ import torch
 from torch import Tensor
 
 from leakgauge import guards
-from leakgauge.defenses import LearningRatePerturbation, Protection
+from leakgauge.defenses import (
+    Chain,
+    Gaussian,
+    Identity,
+    LearningRatePerturbation,
+    Protection,
+    Quantise,
+    UpdatePart,
+    parts_of,
+)
+from leakgauge.defenses.update.chain import is_noise
+from leakgauge.defenses.update.prune import Thresholded
 from leakgauge.errors import ModelError, NoDensityError, nearest
 from leakgauge.expr import Part, register
-from leakgauge.mechanisms import Chain, Gaussian, Identity, Quantise, UpdatePart, parts_of
-from leakgauge.mechanisms.chain import is_noise
-from leakgauge.mechanisms.prune import Thresholded
-from leakgauge.tree import absolute_residual
 from leakgauge.types import Side, Tree, Updates
+from leakgauge.updates import absolute_residual
 
 Weights = Mapping[str, float] | Literal["exponential"] | None
 

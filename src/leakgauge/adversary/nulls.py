@@ -12,7 +12,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from leakgauge.observation import Observation, Round, mixed
+from leakgauge.observation import Observation, Round
+from leakgauge.seeds import seed_of
 
 
 def noise(observations: Sequence[Observation], *, seed: int = 0) -> list[Observation]:
@@ -30,6 +31,6 @@ def noise(observations: Sequence[Observation], *, seed: int = 0) -> list[Observa
         return replace(made, observed={name: like(value) for name, value in made.observed.items()})
 
     return [
-        replace(seen, rounds=tuple(blurred(made, mixed(seed, i, r)) for r, made in enumerate(seen.rounds)))
+        replace(seen, rounds=tuple(blurred(made, seed_of(seed, i, r)) for r, made in enumerate(seen.rounds)))
         for i, seen in enumerate(observations)
     ]

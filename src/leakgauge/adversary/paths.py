@@ -2,7 +2,7 @@
 
 ``loop`` calls the client once per candidate and is the oracle; ``vmap`` maps the client over candidates;
 ``ghost`` (:mod:`leakgauge.adversary.ghost`) runs one ordinary batched pass and forms no update at all.
-All three return a :class:`leakgauge.tree.Batch` that is differentiable in the candidate.
+All three return a :class:`leakgauge.updates.Batch` that is differentiable in the candidate.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from torch.func import vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from leakgauge import tree
 from leakgauge.client import update_of
 from leakgauge.errors import ModelError, PathError, nearest
 from leakgauge.task import Task
-from leakgauge.tree import Batch, Examples, Sharing
 from leakgauge.types import Candidate, Tree
+from leakgauge.updates import Batch, Examples, Sharing, trees
 
 if TYPE_CHECKING:
     from leakgauge.adversary.ghost import Ghost
@@ -54,7 +53,7 @@ class Loop:
         client = _client(self.task, self.params)
         hidden = [{k: v[n] for k, v in candidate.nuisances.items()} for n in range(len(candidate.inputs))]
         made = [client(x, y, h) for x, y, h in zip(candidate.inputs, candidate.labels, hidden, strict=True)]
-        return replace(Batch.of(tree.stacked(made), sharing.counts), examples=examples_of(self, candidate, sharing))
+        return replace(Batch.of(trees.stacked(made), sharing.counts), examples=examples_of(self, candidate, sharing))
 
 
 @dataclass(frozen=True)

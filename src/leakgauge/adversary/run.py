@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from leakgauge import tree
 from leakgauge.adversary.adversary import MEMORY, Adversary, Reconstruction
 from leakgauge.adversary.labels import labels_of
 from leakgauge.adversary.paths import Path, PathName, choose
 from leakgauge.adversary.solver import Problem, Solution
 from leakgauge.adversary.solver.problem import Value, draw, spread, sweep
 from leakgauge.errors import DomainError
-from leakgauge.observation import Observation, check, mixed
+from leakgauge.observation import Observation, check
+from leakgauge.seeds import seed_of
 from leakgauge.task import Task
-from leakgauge.tree import Batch, Sharing, Stack
 from leakgauge.types import Candidate, Progress, Side, Tree
+from leakgauge.updates import Batch, Sharing, Stack, trees
 
 
 def attack(
@@ -211,7 +211,7 @@ class _Run:
         rows = sorted({key.observation for key in keys})
         row_of = torch.tensor([rows.index(key.observation) for key in keys], device=self.like.device)
         setting_of = torch.tensor([key.setting for key in keys])
-        seeds = tuple(mixed(self.seed, self.places[key.observation], key.restart) for key in keys)
+        seeds = tuple(seed_of(self.seed, self.places[key.observation], key.restart) for key in keys)
         seen = [self._round(rows, r) for r in range(len(self.states))]
         hidden = [self._hidden(rows, r) for r in range(len(self.states))]
         start = self._start(seeds, keys)
@@ -261,10 +261,10 @@ class _Run:
     def _round(self, rows: list[int], r: int) -> tuple[Stack, Side]:
         """What was observed in round r by the observations ``rows``, with what is granted or visible."""
         rounds = [self.observations[i].rounds[r] for i in rows]
-        observed = tree.stacked([_moved(made.observed, self.like) for made in rounds])
+        observed = trees.stacked([_moved(made.observed, self.like) for made in rounds])
         side: dict[str, Tree] = dict(self.task.protection.update.visible(observed))
         for key in rounds[0].side:
-            side[key] = tree.stacked([_moved(made.side[key], self.like) for made in rounds])
+            side[key] = trees.stacked([_moved(made.side[key], self.like) for made in rounds])
         if "scale" in rounds[0].nuisances:
             side["scale"] = {"": torch.stack([made.nuisances["scale"].to(self.like) for made in rounds])}
         return observed, side

@@ -35,13 +35,25 @@ from leakgauge.attacks.ats import undo_transformation
 from leakgauge.attacks.believed import believed, with_received_norm, without_small_noise
 from leakgauge.attacks.mixing import undo_mixing
 from leakgauge.attacks.precode import Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
-from leakgauge.defenses import AutomaticTransformation, InstaHide, MixUp, Protection
+from leakgauge.defenses import (
+    AutomaticTransformation,
+    Clip,
+    Identity,
+    InstaHide,
+    MixUp,
+    Protection,
+    Quantise,
+    RandomPrune,
+    Sign,
+    Soteria,
+    UpdatePart,
+    parts_of,
+)
 from leakgauge.defenses import protection as read
+from leakgauge.defenses.update.chain import is_noise
+from leakgauge.defenses.update.prune import Thresholded
 from leakgauge.errors import AssumptionWarning, NoDensityError
 from leakgauge.expr import Part, register
-from leakgauge.mechanisms import Clip, Identity, Quantise, RandomPrune, Sign, Soteria, UpdatePart, parts_of
-from leakgauge.mechanisms.chain import is_noise
-from leakgauge.mechanisms.prune import Thresholded
 from leakgauge.observation import Observation
 from leakgauge.priors import tv, uniform
 from leakgauge.task import Task

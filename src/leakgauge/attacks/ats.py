@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.adversary import Reconstruction
-from leakgauge.defenses.ats import AutomaticTransformation, apply, undone
+from leakgauge.defenses.input.ats import AutomaticTransformation, apply, undone
 from leakgauge.observation import Observation
 
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import torch
 
-from leakgauge.mechanisms import Chain, Clip, Gaussian, Identity, Laplace, Quantise, RandomPrune, UpdatePart, parts_of
-from leakgauge.mechanisms.chain import is_noise
-from leakgauge.mechanisms.prune import Thresholded
-from leakgauge.tree import square
+from leakgauge.defenses import Chain, Clip, Gaussian, Identity, Laplace, Quantise, RandomPrune, UpdatePart, parts_of
+from leakgauge.defenses.update.chain import is_noise
+from leakgauge.defenses.update.prune import Thresholded
 from leakgauge.types import Tree
+from leakgauge.updates import square
 
 
 def believed(update: UpdatePart) -> UpdatePart:

@@ -12,9 +12,9 @@ from torch import Tensor
 from leakgauge import guards
 from leakgauge.adversary import Adversary, Reconstruction, cosine, signed_adam, through
 from leakgauge.adversary.run import joined
+from leakgauge.defenses.update.soteria import Soteria, linear_layers
 from leakgauge.errors import ModelError
 from leakgauge.expr import Part, register
-from leakgauge.mechanisms.soteria import Soteria, linear_layers
 from leakgauge.observation import Observation
 from leakgauge.priors import tv, uniform
 from leakgauge.task import Task

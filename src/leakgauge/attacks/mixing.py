@@ -15,7 +15,7 @@ from torch import Tensor
 from leakgauge.adversary import Reconstruction
 from leakgauge.attacks.unmixing import Mixture, aligned, coordinates, exact, fitted, matrix, unmixed
 from leakgauge.defenses import InstaHide, MixUp
-from leakgauge.defenses.mixing import CENTRE, coefficients, public_images
+from leakgauge.defenses.input.mixing import CENTRE, coefficients, public_images
 from leakgauge.errors import ObservationError
 from leakgauge.observation import Observation
 from leakgauge.types import Tree

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from leakgauge.adversary import Adversary, Density, Through, cosine, through
 from leakgauge.attacks.analytic import input_of
-from leakgauge.defenses.precode import bottleneck_of
+from leakgauge.defenses.model.precode import bottleneck_of
 from leakgauge.observation import Observation, Round
 from leakgauge.task import Task
 

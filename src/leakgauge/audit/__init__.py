@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from leakgauge.audit.doctor import examine
+from leakgauge.audit.judge.result import redacted, result
 from leakgauge.audit.prepare import prepare
-from leakgauge.audit.result import redacted, result
 from leakgauge.audit.run import Event, Report, execute
-from leakgauge.audit.spec import Problem, Spec, SpecError, load
 from leakgauge.audit.store import Store, canonical, write
+from leakgauge.doctor.diagnosis import examine
+from leakgauge.study.spec import Problem, Spec, SpecError, load
 
 __all__ = ["Event", "Problem", "Report", "Spec", "SpecError", "audit", "load"]
 

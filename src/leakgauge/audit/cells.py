@@ -13,13 +13,14 @@ from torch import Tensor
 
 from leakgauge import metrics, parse
 from leakgauge.adversary import Adversary, Reconstruction, nulls
-from leakgauge.audit.checks import SMALLEST_SSIM
-from leakgauge.audit.clients import CHUNK
 from leakgauge.audit.plan import Cell
 from leakgauge.audit.prepare import Prepared, batches
 from leakgauge.audit.store import Store
 from leakgauge.errors import AssumptionWarning
-from leakgauge.observation import Observation, encoded, mixed, observe
+from leakgauge.observation import Observation, encoded, observe
+from leakgauge.seeds import seed_of
+from leakgauge.study.checks import SMALLEST_SSIM
+from leakgauge.study.clients import CHUNK
 from leakgauge.task import Task
 from leakgauge.training import accuracy, train
 from leakgauge.types import Progress, Records, Threat
@@ -71,10 +72,10 @@ def _at(cell: Cell, prepared: Prepared, store: Store) -> Task:
 def _tune(cell: Cell, prepared: Prepared, store: Store, progress: Progress | None) -> Made:
     """The mean score of every setting on records that are not reported; the first best is chosen."""
     params, task, private = cell.params, _at(cell, prepared, store), prepared.tuning
-    seen = observe(task, private, threat=_threat(params, task), seed=mixed(params["seed"], 3))
+    seen = observe(task, private, threat=_threat(params, task), seed=seed_of(params["seed"], 3))
     means = []
     for text in params["settings"]:
-        made, _ = _attacked(text, task, seen, params, mixed(params["seed"], 4), progress)
+        made, _ = _attacked(text, task, seen, params, seed_of(params["seed"], 4), progress)
         scores = _scored(made, private, task.recipe.batch)[0]
         means.append(round(float(np.mean(scores.get("ssim", scores["psnr"]))), 6))
     return {"means": means, "chosen": params["settings"][int(np.argmax(means))]}, {}
@@ -87,7 +88,7 @@ def _attack(cell: Cell, prepared: Prepared, store: Store, progress: Progress | N
     private, task = prepared.records[start:stop], _at(cell, prepared, store)
     text = params["adversary"] if isinstance(params["adversary"], str) else store.result(cell.parents[-1])["chosen"]
     seen = _seen(params, task, private, prepared.others[start:stop])
-    made, assumed = _attacked(text, task, seen, params, mixed(params["seed"], start, 1), progress)
+    made, assumed = _attacked(text, task, seen, params, seed_of(params["seed"], start, 1), progress)
     scores, inputs, labels = _scored(made, private, size)
     found = {
         "adversary": text,
@@ -118,7 +119,7 @@ def blind(task: Task, records: Records, guess: Tensor, seed: int) -> dict[str, l
     for start in range(0, len(records), size):
         mine = records[start : start + size]
         truth = encoded(task, mine, seed=_clients(seed, start // task.recipe.batch)).inputs
-        tried = encoded(task, replace(mine, inputs=guess[start : start + size]), seed=mixed(seed, start, 5)).inputs
+        tried = encoded(task, replace(mine, inputs=guess[start : start + size]), seed=seed_of(seed, start, 5)).inputs
         for metric, values in scores(tried, truth).items():
             found.setdefault(metric, []).extend(values)
     return found
@@ -131,12 +132,12 @@ def _seen(params: dict[str, Any], task: Task, private: Records, others: Records)
     if params["arm"] == "another" and seen[0].labels is not None:
         granted = batches(private.labels, task.recipe.batch)
         seen = [replace(one, labels=labels) for one, labels in zip(seen, granted, strict=True)]
-    return nulls.noise(seen, seed=mixed(params["seed"], 2)) if params["arm"] == "noise" else seen
+    return nulls.noise(seen, seed=seed_of(params["seed"], 2)) if params["arm"] == "noise" else seen
 
 
 def _clients(seed: int, first: int) -> int:
     """The seed of everything random that the clients of a chunk do, from the number of its first update."""
-    return mixed(seed, first)
+    return seed_of(seed, first)
 
 
 def _threat(params: dict[str, Any], task: Task) -> Threat:

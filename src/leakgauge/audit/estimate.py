@@ -16,12 +16,12 @@ from pathlib import Path
 import torch
 
 from leakgauge.audit import cells
-from leakgauge.audit.clients import CHUNK
 from leakgauge.audit.plan import ARMS, IDENTITY, Cell, Plan, plan, shown, trainings
 from leakgauge.audit.prepare import Prepared, prepare
-from leakgauge.audit.spec import Spec
 from leakgauge.audit.store import Store
-from leakgauge.audit.syntax import PATH
+from leakgauge.expr import PATH
+from leakgauge.study.clients import CHUNK
+from leakgauge.study.spec import Spec
 from leakgauge.training import train
 
 WARM, TIMED = 2, 6

@@ -14,12 +14,12 @@ from functools import cache
 from typing import Any, Literal
 
 from leakgauge import parse
-from leakgauge.audit.clients import CHUNK
 from leakgauge.audit.prepare import Prepared, digest
-from leakgauge.audit.spec import Spec
 from leakgauge.audit.store import canonical
 from leakgauge.defenses import protection
 from leakgauge.expr import Part
+from leakgauge.study.clients import CHUNK
+from leakgauge.study.spec import Spec
 
 ARMS = ("real", "another", "noise")
 IDENTITY = "identity()"
@@ -171,7 +171,7 @@ class _Planning:
 
 
 @cache
-def shown(text: str, kind: str = "mechanism") -> str:
+def shown(text: str, kind: str = "defense") -> str:
     """An expression in its one form."""
     return repr(parse(text, kind))
 

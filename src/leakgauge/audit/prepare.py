@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge import data, models
-from leakgauge.audit.spec import Spec
-from leakgauge.client import Recipe, loss_named
+from leakgauge.client import Recipe
 from leakgauge.errors import DataError
-from leakgauge.files import read_state
+from leakgauge.losses import loss_named
+from leakgauge.storage.states import read_state
+from leakgauge.study.spec import Spec
 from leakgauge.task import Task
 from leakgauge.types import Domain, Records, Tree
 

@@ -24,15 +24,16 @@ import numpy as np
 import torch
 
 import leakgauge
-from leakgauge import parse, toml
+from leakgauge import parse
 from leakgauge.audit import cells
-from leakgauge.audit.clients import encodes
 from leakgauge.audit.plan import Cell, Plan, plan
 from leakgauge.audit.prepare import Prepared, prepare
-from leakgauge.audit.spec import Problem, Spec, SpecError
 from leakgauge.audit.store import Store, StoreError, canonical, write
 from leakgauge.defenses import protection
 from leakgauge.errors import LeakgaugeError
+from leakgauge.storage import toml
+from leakgauge.study.clients import encodes
+from leakgauge.study.spec import Problem, Spec, SpecError
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from leakgauge.errors import LeakgaugeError
-from leakgauge.private import write
+from leakgauge.storage.private import write
 
 __all__ = ["RECORDS", "Store", "StoreError", "canonical", "write"]
 

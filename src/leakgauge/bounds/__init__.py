@@ -4,7 +4,14 @@ Capacities are natural logs, since they overflow at once in the dimension of a n
 """
 
 from leakgauge.bounds.accounting import Privacy, epsilon_of, sigma_of
-from leakgauge.bounds.blind import blind_guess
+from leakgauge.bounds.best_guess import (
+    BestGuess,
+    best_guess,
+    best_guess_by_pairs,
+    blind_guess,
+    lower_limit,
+    upper_limit,
+)
 from leakgauge.bounds.capacity import compose, log_capacity_vmf, repeat, success_ceiling
 from leakgauge.bounds.channels import (
     Channel,
@@ -23,14 +30,18 @@ from leakgauge.bounds.epsilon import (
     mu_of_noise,
     vmf_epsilon,
 )
-from leakgauge.bounds.exposed import fisher_indicator
 from leakgauge.bounds.fisher import AverageError, Indicator, cramer_rao, gram, van_trees
-from leakgauge.bounds.gaussian import LayerCapacity, log_capacity_box, log_capacity_gaussian, log_capacity_layers
-from leakgauge.bounds.guesses import BestGuess, best_guess, best_guess_by_pairs, lower_limit, upper_limit
-from leakgauge.bounds.laplace import log_capacity_laplace
-from leakgauge.bounds.protected import Bound, Figure, bound_of, bound_of_task
-from leakgauge.bounds.pruned import log_capacity_pruned, log_capacity_sparse
-from leakgauge.bounds.robustness import (
+from leakgauge.bounds.gaussian_capacity import (
+    LayerCapacity,
+    log_capacity_box,
+    log_capacity_gaussian,
+    log_capacity_layers,
+)
+from leakgauge.bounds.indicator import fisher_indicator
+from leakgauge.bounds.laplace_capacity import log_capacity_laplace
+from leakgauge.bounds.protection import Bound, Figure, bound_of, bound_of_task
+from leakgauge.bounds.pruned_capacity import log_capacity_pruned, log_capacity_sparse
+from leakgauge.bounds.reconstruction import (
     Ceiling,
     capacity_ceiling,
     epsilon_ceiling,
@@ -41,7 +52,7 @@ from leakgauge.bounds.robustness import (
     vmf_ceiling,
     vmf_rounds,
 )
-from leakgauge.bounds.sets import LogEstimate, log_capacity_directions, log_capacity_points, log_capacity_set
+from leakgauge.bounds.set_capacity import LogEstimate, log_capacity_directions, log_capacity_points, log_capacity_set
 
 __all__ = [
     "AverageError",

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable
 
 from leakgauge import guards
-from leakgauge.mechanisms.vmf_math import log_peak
+from leakgauge.defenses.update.vmf_math import log_peak
 
 
 def log_capacity_vmf(dim: int, kappa: float) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from leakgauge import guards
-from leakgauge.bounds.guesses import lower_limit, upper_limit
+from leakgauge.bounds.best_guess import lower_limit, upper_limit
 from leakgauge.errors import DomainError
 
 State = Literal["open", "tight", "contradiction", "no bound"]

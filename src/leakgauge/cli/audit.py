@@ -35,7 +35,7 @@ def init(
     preset: Annotated[Preset, typer.Option(help="How much work it asks for.")] = Preset.standard,
 ) -> None:
     """Write a commented starter spec that runs as it is."""
-    from leakgauge.audit.starter import starter
+    from leakgauge.study.starter import starter
 
     if path.exists():
         raise LeakgaugeError("is there already", where=str(path), remedy="give another name, or remove it")
@@ -55,9 +55,9 @@ def check(
 
     Imports none of your code; parts of ours are timed on their first steps.
     """
-    from leakgauge.audit.clients import CHUNK
     from leakgauge.audit.estimate import estimate
-    from leakgauge.audit.spec import sound
+    from leakgauge.study.clients import CHUNK
+    from leakgauge.study.spec import sound
 
     spec = sound(path)
     made = estimate(spec, path.parent, ablate=ablate)
@@ -109,8 +109,8 @@ def audit(
     """
     from leakgauge.audit import audit as run
     from leakgauge.audit.estimate import strangers
-    from leakgauge.audit.spec import sound
     from leakgauge.cli.own_code import announce
+    from leakgauge.study.spec import sound
 
     spec = sound(path)
     announce(*strangers(spec))
@@ -127,7 +127,7 @@ def audit(
         raise typer.Exit(130) from None
     _tell(made, folder, redact)
     if fail_on:
-        from leakgauge.audit.verdict import failing
+        from leakgauge.audit.judge.verdict import failing
 
         for line in failing(made, fail_on.value):
             typer.echo(f"gate {fail_on.value} fails: {line}", err=True)
@@ -177,7 +177,7 @@ def _with_progress(run: Any, spec: Any, home: Path, folder: Path, workers: int, 
 
 
 def _tell(made: dict[str, Any], folder: Path, redact: bool) -> None:
-    from leakgauge.audit.verdict import contradictions
+    from leakgauge.audit.judge.verdict import contradictions
     from leakgauge.report import report
 
     several = len(made["checkpoints"]) > 1
@@ -197,7 +197,7 @@ def _tell(made: dict[str, Any], folder: Path, redact: bool) -> None:
 
 def exit_code(made: dict[str, Any], fail_on: str | None) -> int:
     """The exit code of a result under a gate."""
-    from leakgauge.audit.verdict import contradictions, failing
+    from leakgauge.audit.judge.verdict import contradictions, failing
 
     words = [d["attack"]["verdict"] for c in made["checkpoints"] for d in c["defenses"]]
     if "invalid" in words:

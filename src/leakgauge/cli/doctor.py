@@ -40,8 +40,8 @@ def doctor(
 
     Imports your code where the spec names it (package.module:name). Exit code 0 if the settings replay, 4 if not.
     """
-    from leakgauge.audit.doctor import examine
-    from leakgauge.audit.spec import sound
+    from leakgauge.doctor.diagnosis import examine
+    from leakgauge.study.spec import sound
 
     read = sound(spec)
     announce(read.task.model, read.task.loss, read.task.data)

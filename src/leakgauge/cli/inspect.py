@@ -15,9 +15,9 @@ from leakgauge.errors import DataError, DomainError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from leakgauge.audit.captures import Capture
-    from leakgauge.audit.inspect import Finding
-    from leakgauge.files import State
+    from leakgauge.inspect import Finding
+    from leakgauge.inspect.captures import Capture
+    from leakgauge.storage.states import State
     from leakgauge.types import Domain, Records
 
 # Optional: typer reads the union | only from 0.12.4 on
@@ -58,8 +58,8 @@ def inspect(
     Imports your code if --model names it (package.module:name). Pictures and numbers are written with mode 0600.
     """
     from leakgauge import models
-    from leakgauge.audit.inspect import inspect as run
-    from leakgauge.files import read_state
+    from leakgauge.inspect.findings import inspect as run
+    from leakgauge.storage.states import read_state
 
     if mode not in ("train", "eval"):
         raise DomainError(f"mode is {mode!r}", where="--mode", remedy="say train or eval")
@@ -77,7 +77,7 @@ def inspect(
 
 
 def _any(folder: Path | None) -> State | None:
-    from leakgauge.files import ENDINGS, read_state
+    from leakgauge.storage.states import ENDINGS, read_state
 
     paths = sorted(p for p in folder.rglob("*") if p.suffix in ENDINGS and p.is_file()) if folder else []
     return read_state(paths[0]) if paths else None
@@ -128,8 +128,8 @@ def _labels(text: str | None, batch: int) -> Tensor | None:
 def _captures(
     model: nn.Module, before: State | None, after: Path | None, gradient: Path | None, folder: Path | None
 ) -> list[Capture]:
-    from leakgauge.audit.captures import captured, folder_of
-    from leakgauge.files import read_state
+    from leakgauge.inspect.captures import captured, folder_of
+    from leakgauge.storage.states import read_state
 
     if sum(given is not None for given in (after, gradient, folder)) != 1:
         raise DataError("the update is not given once", where="inspect", remedy="give --after, --gradient or --folder")
@@ -170,8 +170,8 @@ def _write(found: list[Finding], out: Path, known: Records | None) -> None:
     import torch
     from safetensors.torch import save
 
-    from leakgauge.audit.inspect import picture
-    from leakgauge.audit.store import write
+    from leakgauge.inspect.findings import picture
+    from leakgauge.storage.private import write
 
     images = torch.stack([f.inputs for f in found]).contiguous()
     write(out / "reconstructions.safetensors", save({"inputs": images}))

@@ -15,14 +15,14 @@ from leakgauge import expr
 from leakgauge.cli.tables import table
 from leakgauge.errors import ExpressionError, nearest
 
-ROOMS = ("mechanisms", "defenses", "priors", "adversary", "attacks", "models")
+ROOMS = ("defenses", "priors", "adversary", "attacks", "models")
 STRANGERS = "entry point"
 
 
 def show(
     kind: Annotated[
         Optional[str],  # noqa: UP045 - typer reads the union | only from 0.12.4 on
-        typer.Argument(help="mechanism, prior, attack, model …; all by default"),
+        typer.Argument(help="defense, prior, attack, model …; all by default"),
     ] = None,
 ) -> None:
     """Every part that an expression may name, with its arguments.
@@ -39,7 +39,7 @@ def show(
         raise ExpressionError(f"unknown kind {kind!r}", where="list", remedy=nearest(kind, kinds))
     rows = [
         (one, signature(name, made), summary(made))
-        for one in ({"defense": ["defense", "mechanism"]}.get(kind, [kind]) if kind else sorted(kinds))
+        for one in ([kind] if kind else sorted(kinds))
         for name, made in sorted(kinds[one].items())
     ]
     table(("kind", "write it as", "what it is"), rows)

@@ -27,9 +27,9 @@ def preflight(
 
     Imports your code where the spec names it (package.module:name).
     """
-    from leakgauge.audit.preflight import preflight as run
     from leakgauge.audit.prepare import prepare
-    from leakgauge.audit.spec import sound
+    from leakgauge.preflight import preflight as run
+    from leakgauge.study.spec import sound
 
     read = sound(spec)
     announce(read.task.model, read.task.loss, read.task.data)

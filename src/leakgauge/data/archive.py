@@ -14,8 +14,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from leakgauge.data.catalogue import File
-from leakgauge.data.files import CHUNK, reading
 from leakgauge.errors import DataError
+from leakgauge.storage.streams import CHUNK, reading
 
 
 def collect(source: Path, wanted: Sequence[File], ready: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from leakgauge.data.arrays import Arrays
-from leakgauge.data.files import reading
 from leakgauge.errors import DataError
+from leakgauge.storage.streams import reading
 
 RECORD = 1 + 3 * 32 * 32
 CLASSES = 10

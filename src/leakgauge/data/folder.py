@@ -12,8 +12,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from leakgauge.data.arrays import Arrays
-from leakgauge.data.files import reading
 from leakgauge.errors import DataError
+from leakgauge.storage.streams import reading
 
 _MODES = {"1": "L", "L": "L", "RGB": "RGB", "P": "RGB"}
 

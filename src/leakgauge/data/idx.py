@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from leakgauge.data.arrays import Arrays, checked
-from leakgauge.data.files import most, opened, take
 from leakgauge.errors import DataError
+from leakgauge.storage.streams import most, opened, take
 
 _UNSIGNED = 0x08
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
-from numpy.lib import format as npy
 
 from leakgauge.data.arrays import MOST_CLASSES, Arrays, checked
-from leakgauge.data.files import DEFLATE, reading
 from leakgauge.errors import DataError
+from leakgauge.storage.npz import array_of
+from leakgauge.storage.streams import reading
 
 TRAIN = (("inputs", "labels"), ("x", "y"), ("x_train", "y_train"))
 TEST = (("test_inputs", "test_labels"), ("x_test", "y_test"))
@@ -46,8 +44,8 @@ def read_npz(path: Path) -> Npz:
                 remedy="save the records under the keys inputs and labels",
             )
         other = _pair(TEST, members)
-        arrays = {key: _member(path, archive, members[key]) for key in (*pair, *(other or ()))}
-        classes = _member(path, archive, members["classes"]) if "classes" in members else None
+        arrays = {key: array_of(path, archive, members[key]) for key in (*pair, *(other or ()))}
+        classes = array_of(path, archive, members["classes"]) if "classes" in members else None
     test = checked(arrays[other[0]], arrays[other[1]], where=f"{path}, {other[0]}") if other else None
     return Npz(checked(arrays[pair[0]], arrays[pair[1]], where=f"{path}, {pair[0]}"), test, _classes(path, classes))
 
@@ -62,32 +60,3 @@ def _classes(path: Path, found: npt.NDArray[Any] | None) -> int | None:
     if found.shape != () or found.dtype.kind not in "iu" or not 0 < int(found) <= MOST_CLASSES:
         raise DataError("classes is not one positive integer", where=str(path), remedy="save classes as one number")
     return int(found)
-
-
-def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
-    """One array, read only after its header agrees with the size of its data."""
-    where = f"{path}, {info.filename}"
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise DataError("is packed in an unusual way", where=where, remedy="save it with numpy.savez_compressed")
-    # an entry cannot be larger than its file: both sizes in a zip directory are only claims
-    if info.file_size > DEFLATE * (min(info.compress_size, path.stat().st_size) + 1):
-        raise DataError(
-            f"declares {info.file_size} bytes, more than the file can hold", where=where, remedy="save it again"
-        )
-    with archive.open(info) as stream:
-        version = npy.read_magic(stream)
-        if version not in ((1, 0), (2, 0)):
-            raise DataError(f"is npy of version {version}", where=where, remedy="save plain numbers with numpy.savez")
-        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, fortran, dtype = read(stream)
-        if dtype.hasobject or dtype.kind not in "iuf":
-            raise DataError(f"holds {dtype} values", where=where, remedy="save plain numbers; objects are never read")
-        size = math.prod(shape) * dtype.itemsize
-        left = info.file_size - stream.tell()
-        if min(shape, default=0) < 0 or size != left:
-            raise DataError(f"declares the shape {shape} but holds {left} bytes", where=where, remedy="save it again")
-        body = stream.read()
-    if len(body) != size:
-        raise DataError(f"ends after {len(body)} of {size} bytes", where=where, remedy="get the file again")
-    flat = np.frombuffer(body, dtype)
-    return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)

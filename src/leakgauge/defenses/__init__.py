@@ -1,31 +1,86 @@
-"""Defenses at the input, model and training stage, and Protection, which composes all four."""
+"""Defenses at the input, model, training and update stage, and Protection, which composes all four."""
 
-from leakgauge.defenses.ats import AutomaticTransformation
-from leakgauge.defenses.lrp import LearningRatePerturbation
-from leakgauge.defenses.mixing import InstaHide, MixUp
-from leakgauge.defenses.precode import Precode
+from leakgauge.defenses.input import AutomaticTransformation, InstaHide, MixUp, ats, instahide, mixup
+from leakgauge.defenses.model import Precode, precode
 from leakgauge.defenses.protection import Protection, protection
-from leakgauge.defenses.stages import EarlyPart, Encoded, InputPart, ModelPart, TrainingPart
-
-lrp, precode = LearningRatePerturbation, Precode
-mixup, instahide, ats = MixUp, InstaHide, AutomaticTransformation
+from leakgauge.defenses.stages import EarlyPart, Encoded, InputPart, ModelPart, TrainingPart, of_stage
+from leakgauge.defenses.training import LearningRatePerturbation, lrp
+from leakgauge.defenses.update import (
+    Chain,
+    Clip,
+    EntryDensity,
+    Gaussian,
+    Identity,
+    Laplace,
+    MagnitudePrune,
+    Quantise,
+    RandomPrune,
+    Sign,
+    Soteria,
+    TopK,
+    UpdatePart,
+    VonMisesFisher,
+    clip,
+    gaussian,
+    identity,
+    laplace,
+    parts_of,
+    prune,
+    quantise,
+    random_prune,
+    sign,
+    smallest_survivor,
+    soteria,
+    topk,
+    vmf,
+)
+from leakgauge.types import Release
 
 __all__ = [
     "AutomaticTransformation",
+    "Chain",
+    "Clip",
     "EarlyPart",
     "Encoded",
+    "EntryDensity",
+    "Gaussian",
+    "Identity",
     "InputPart",
     "InstaHide",
+    "Laplace",
     "LearningRatePerturbation",
+    "MagnitudePrune",
     "MixUp",
     "ModelPart",
     "Precode",
     "Protection",
+    "Quantise",
+    "RandomPrune",
+    "Release",
+    "Sign",
+    "Soteria",
+    "TopK",
     "TrainingPart",
+    "UpdatePart",
+    "VonMisesFisher",
     "ats",
+    "clip",
+    "gaussian",
+    "identity",
     "instahide",
+    "laplace",
     "lrp",
     "mixup",
+    "of_stage",
+    "parts_of",
     "precode",
     "protection",
+    "prune",
+    "quantise",
+    "random_prune",
+    "sign",
+    "smallest_survivor",
+    "soteria",
+    "topk",
+    "vmf",
 ]

@@ -10,9 +10,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from leakgauge.defenses.stages import Encoded, InputPart, ModelPart, TrainingPart
+from leakgauge.defenses.update import Identity, UpdatePart
 from leakgauge.errors import ExpressionError
 from leakgauge.expr import parse
-from leakgauge.mechanisms import Identity, UpdatePart
 from leakgauge.types import Domain, Loss, Records, Release, Tree
 
 STAGES = ("input", "model", "training", "update")
@@ -97,7 +97,7 @@ class Protection:
 def protection(how: Any) -> Protection:
     """A Protection from a part, a chain, an expression, or itself."""
     if isinstance(how, str):
-        how = parse(how, ("mechanism", "defense"), where="defense")
+        how = parse(how, "defense", where="defense")
     if isinstance(how, Protection):
         return how
     if isinstance(how, UpdatePart):

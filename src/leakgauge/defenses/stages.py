@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from torch import Generator, Tensor, nn
 
-from leakgauge.expr import Part
+from leakgauge.expr import REGISTRY, Part
 from leakgauge.types import Domain, Loss, Records, Release, Tree
 
 if TYPE_CHECKING:
@@ -111,3 +111,9 @@ class TrainingPart(EarlyPart):
 
     def perturb(self, update: Tree, *, generator: Generator) -> Release:
         raise NotImplementedError
+
+
+def of_stage(*stages: str) -> dict[str, type[Any]]:
+    """The registered defenses of these stages by name: ``of_stage("input", "update")``."""
+    parts = REGISTRY.get("defense", {}).items()
+    return {name: part for name, part in parts if isinstance(part, type) and getattr(part, "stage", None) in stages}

@@ -29,10 +29,10 @@ from torch import Tensor, nn
 from leakgauge import guards
 from leakgauge.bounds import Privacy
 from leakgauge.client import Recipe
-from leakgauge.defenses import Protection
+from leakgauge.defenses import Protection, clip, gaussian
 from leakgauge.errors import DomainError, MissingExtraError, ModelError, ObservationError
-from leakgauge.mechanisms import clip, gaussian
-from leakgauge.observation import Observation, Round, mixed
+from leakgauge.observation import Observation, Round
+from leakgauge.seeds import seed_of
 from leakgauge.task import Task
 from leakgauge.types import Records, Threat
 
@@ -89,7 +89,7 @@ class OpacusClient:
         known = (threat or Threat()).labels == "known"
         seen = []
         for number, batch in enumerate(records.batches(size)):
-            sent = self._train(task, batch, torch.Generator().manual_seed(mixed(seed, number, 0)))
+            sent = self._train(task, batch, torch.Generator().manual_seed(seed_of(seed, number, 0)))
             seen.append(Observation((Round(sent, task.params),), size, batch.labels if known else None))
         return seen
 

@@ -25,8 +25,8 @@ def leakgauge_audit(request: pytest.FixtureRequest) -> RunAudit:
 
     def run(spec: str | Path, *, fail_on: str = "recognisable", workers: int = 1) -> dict[str, Any]:
         from leakgauge.audit import audit
-        from leakgauge.audit.spec import sound
-        from leakgauge.audit.verdict import contradictions, failing
+        from leakgauge.audit.judge.verdict import contradictions, failing
+        from leakgauge.study.spec import sound
 
         path = Path(request.config.rootpath) / spec
         loaded = sound(path)

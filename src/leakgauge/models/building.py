@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import re
 from typing import Any
 
 import torch
@@ -14,8 +13,6 @@ from leakgauge import expr
 from leakgauge.errors import LeakgaugeError, ModelError, nearest
 from leakgauge.models.base import Network
 from leakgauge.types import Domain
-
-_USERS = re.compile(r"(?<![\w'\"])[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def build(name: str, domain: Domain, *, seed: int = 0, **options: Any) -> nn.Module:
@@ -28,7 +25,7 @@ def build(name: str, domain: Domain, *, seed: int = 0, **options: Any) -> nn.Mod
     """
     with torch.random.fork_rng(devices=[]):
         # imported before the seed is set: an import that draws numbers would otherwise shift the first build
-        imported = {path: _load(path) for path in _USERS.findall(name)}
+        imported = {path: _load(path) for path in expr.PATH.findall(name)}
         # not torch.manual_seed, which would also reseed every accelerator
         torch.default_generator.manual_seed(seed)
         if name in imported:

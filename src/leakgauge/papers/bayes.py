@@ -33,7 +33,7 @@ from leakgauge.adversary import (
     l2,
     ramp,
 )
-from leakgauge.mechanisms import gaussian, laplace
+from leakgauge.defenses import gaussian, laplace
 from leakgauge.observation import observe
 from leakgauge.priors import gaussian_prior, laplace_prior, tv
 from leakgauge.task import Task

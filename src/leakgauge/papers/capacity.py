@@ -33,13 +33,13 @@ from leakgauge.bounds import (
     log_capacity_vmf,
     sigma_of,
 )
-from leakgauge.mechanisms import Gaussian, UpdatePart, VonMisesFisher, clip, gaussian, parts_of, vmf
+from leakgauge.defenses import Gaussian, UpdatePart, VonMisesFisher, clip, gaussian, parts_of, vmf
 from leakgauge.metrics import mse
 from leakgauge.observation import Observation, observe
 from leakgauge.priors import Finite
 from leakgauge.task import Task
-from leakgauge.tree import norm
 from leakgauge.types import Records, Tree
+from leakgauge.updates import norm
 
 DELTA = 1e-5
 EPSILONS = tuple(float(10 ** (k / 2)) for k in range(13))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leakgauge.report.reading import Run
 from leakgauge.report.schema import Result
-from leakgauge.toml import dump
+from leakgauge.storage.toml import dump
 
 COMMAND = "leakgauge audit spec.toml --out new-run"
 

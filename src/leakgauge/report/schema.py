@@ -1,7 +1,7 @@
 """What a report reads of ``result.json``, schema 1: typed, checked, and blind to what it does not know.
 
 Unknown keys are ignored, so that a newer audit can still be shown; a missing or mistyped one is an error that names it.
-The producer and the whole schema are in :mod:`leakgauge.audit.result` and ``docs/reference/result.md``.
+The producer and the whole schema are in :mod:`leakgauge.audit.judge.result` and ``docs/reference/result.md``.
 """
 
 from __future__ import annotations

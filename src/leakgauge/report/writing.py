@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from leakgauge.errors import LeakgaugeError, nearest
-from leakgauge.private import write
 from leakgauge.report.html import html
 from leakgauge.report.junit import junit
 from leakgauge.report.markdown import markdown
 from leakgauge.report.reading import Run, read
 from leakgauge.report.schema import Word
+from leakgauge.storage.private import write
 
 FILES = {"html": "report.html", "md": "report.md", "junit": "junit.xml"}
 

@@ -22,7 +22,7 @@ anything that is given a model      ``task_is_untouched``
 """
 
 from leakgauge.testing.adversaries import attack_reaches_map, likelihood_laws, prior_laws
-from leakgauge.testing.catalogue import CHAINS, EXAMPLES, examples, has_density, with_density
+from leakgauge.testing.catalogue import CHAINS, EXAMPLES, examples, has_density, texts_of, with_density
 from leakgauge.testing.clients import LinearClient, small_records, small_task
 from leakgauge.testing.densities import (
     gradient_matches_finite_differences,
@@ -60,5 +60,6 @@ __all__ = [
     "small_records",
     "small_task",
     "task_is_untouched",
+    "texts_of",
     "with_density",
 ]

@@ -16,8 +16,8 @@ from leakgauge.priors import GaussianPrior
 from leakgauge.task import Task
 from leakgauge.testing.clients import LinearClient, small_records, small_task
 from leakgauge.testing.parts import repr_round_trips
-from leakgauge.tree import Sharing, Stack, stacked
 from leakgauge.types import Candidate, Prior, Side, Threat, Tree
+from leakgauge.updates import Sharing, Stack, stacked
 
 
 def prior_laws(prior: Prior, *, shape: tuple[int, ...] = (1, 6, 5), tolerance: float = 1e-5, seed: int = 1) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leakgauge import adversary, attacks, client, defenses, mechanisms
+from leakgauge import adversary, attacks, defenses, losses
+from leakgauge.defenses import UpdatePart
 from leakgauge.errors import ModelError, NoDensityError
 from leakgauge.expr import parse
-from leakgauge.mechanisms import UpdatePart
 from leakgauge.testing.samples import Entries
 
 EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "mechanism": {
+    "defense": {
         "identity": ("identity()",),
         "clip": ("clip(norm=1.0)", "clip(norm=0.5, per='layer')", "clip(norm=0.5, per='example')"),
         "gaussian": ("gaussian(std=0.3)",),
@@ -28,8 +28,6 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "topk": ("topk(keep=0.4)", "topk(keep=0.4, per='tensor')"),
         "soteria": ("soteria(layer='first')", "soteria(layer='first', p=0.5, epsilon=0.0, features='live')"),
         "vmf": ("vmf(kappa=3.0)",),
-    },
-    "defense": {
         "ats": ("ats()", "ats(policy='7-4-15')"),
         "instahide": ("instahide()", "instahide(k=6, law='normal')", "instahide(public='fashion_mnist_sample')"),
         "mixup": ("mixup()", "mixup(k=6, cap=0.5, law='normal')"),
@@ -108,6 +106,12 @@ CHAINS: Mapping[str, tuple[str, ...]] = {
 """Chains of update-stage parts whose density exists, each with the nuisances that it conditions on when granted."""
 
 
+def texts_of(*stages: str) -> list[str]:
+    """The expressions of the defenses of these stages that the catalogue lists."""
+    ours = defenses.of_stage(*stages)
+    return [text for name, texts in EXAMPLES["defense"].items() if name in ours for text in texts]
+
+
 def examples(kind: str) -> list[Any]:
     """The parts of one kind that the catalogue lists, parsed."""
     return [parse(text, kind) for texts in EXAMPLES[kind].values() for text in texts]
@@ -115,8 +119,8 @@ def examples(kind: str) -> list[Any]:
 
 def with_density() -> list[tuple[UpdatePart, tuple[str, ...]]]:
     """Every listed update-stage part and chain that has a density, without grants and with all of them."""
-    plain = [part for part in examples("mechanism") if has_density(part)]
-    chained = [(parse(text, "mechanism"), grants) for text, grants in CHAINS.items()]
+    plain = [part for part in map(parse, texts_of("update")) if has_density(part)]
+    chained = [(parse(text, "defense"), grants) for text, grants in CHAINS.items()]
     both = [(part, grant) for part, grants in chained for grant in dict.fromkeys([(), grants])]
     return [*((part, ()) for part in plain), *both]
 
@@ -131,4 +135,4 @@ def has_density(part: UpdatePart) -> bool:
     return True
 
 
-_REGISTERED_BY_IMPORT = (adversary, attacks, client, defenses, mechanisms)
+_REGISTERED_BY_IMPORT = (adversary, attacks, defenses, losses)

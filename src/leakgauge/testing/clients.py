@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from leakgauge.client import Recipe, SquaredError
+from leakgauge.client import Recipe
+from leakgauge.losses import SquaredError
 from leakgauge.observation import Observation, observe
 from leakgauge.task import Task
 from leakgauge.types import Domain, Records, Threat

@@ -10,12 +10,12 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from leakgauge.mechanisms import EntryDensity, UpdatePart, parts_of
-from leakgauge.mechanisms.chain import is_noise
+from leakgauge.defenses import EntryDensity, UpdatePart, parts_of
+from leakgauge.defenses.update.chain import is_noise
 from leakgauge.testing.cells import Cells
 from leakgauge.testing.samples import NAME, Directions, Entries, Releases, depends_on_statistics
-from leakgauge.tree import Batch, Sloped, Stack
 from leakgauge.types import Side
+from leakgauge.updates import Batch, Sloped, Stack
 
 LEVELS = (0.0, 0.8, -1.7)
 """Entries of the updates that are tried; the last two make the pair."""
@@ -74,7 +74,7 @@ def gradient_matches_finite_differences(
     """The gradient of ``log_density`` in the update is its central difference, in float64; so is every known slope.
 
     Three updates at once, small to large, each with its own observed update; where an entrywise function knows its
-    slope (:class:`leakgauge.tree.Sloped`), ``both`` must agree with ``value`` and its autograd derivative.
+    slope (:class:`leakgauge.updates.Sloped`), ``both`` must agree with ``value`` and its autograd derivative.
     """
     generator = torch.Generator().manual_seed(seed)
     shapes = {"first.weight": (2, 3), "first.bias": (2,), "last.weight": (3,)}

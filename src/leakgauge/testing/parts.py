@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leakgauge import tree
+from leakgauge.defenses import UpdatePart
 from leakgauge.expr import parse
-from leakgauge.mechanisms import UpdatePart
 from leakgauge.task import Task
 from leakgauge.types import Tree
+from leakgauge.updates import trees
 
 
 def repr_round_trips(part: Any) -> None:
@@ -72,7 +72,7 @@ def promises_are_kept(part: UpdatePart, *, seed: int = 1) -> None:
             same = all(torch.equal(made[0][name], made[1][name]) for name in update)
             assert same, f"{part!r} promises to be closed, but looks at the client"
         if part.shrinks and not part.per_example:
-            before, after = float(tree.norm(update)), float(tree.norm(made[0]))
+            before, after = float(trees.norm(update)), float(trees.norm(made[0]))
             assert after <= before * (1 + 1e-12), f"{part!r} promises to shrink, but lengthens {before:g} to {after:g}"
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from leakgauge.mechanisms import Quantise, UpdatePart, parts_of
-from leakgauge.tree import Batch, Stack
+from leakgauge.defenses import Quantise, UpdatePart, parts_of
 from leakgauge.types import Side
+from leakgauge.updates import Batch, Stack
 
 NAME = "layer.weight"
 """The one tensor of the updates that are drawn."""

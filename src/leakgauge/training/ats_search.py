@@ -15,9 +15,9 @@ from torch.func import functional_call, jacrev, vmap
 
 from leakgauge import guards
 from leakgauge.client import update_of
-from leakgauge.defenses.ats import AutomaticTransformation
-from leakgauge.defenses.operations import OPERATIONS
-from leakgauge.observation import mixed
+from leakgauge.defenses.input.ats import AutomaticTransformation
+from leakgauge.defenses.input.operations import OPERATIONS
+from leakgauge.seeds import seed_of
 from leakgauge.task import Task
 from leakgauge.types import Progress, Records
 
@@ -42,7 +42,7 @@ def privacy_score(task: Task, records: Records, policy: str, *, seed: int = 0) -
     that comes to resemble the true one late along the way is hard to follow. ``task`` should be half trained.
     """
     made = _encoded(policy, records, seed)
-    noise = torch.rand(made.shape, generator=torch.Generator().manual_seed(mixed(seed, 1)))
+    noise = torch.rand(made.shape, generator=torch.Generator().manual_seed(seed_of(seed, 1)))
     theta, buffers = task.params, task.buffers
     like = next(iter(theta.values()))
 
@@ -110,7 +110,7 @@ def search(
     guards.count(images, "images", "search")
     guards.inside(accept, "accept", "search", 0.0, 1.0, closed_high=True)
     guards.count(len(records) // guards.count(group, "group", "search"), "records // group", "search")
-    generator = torch.Generator().manual_seed(mixed(seed, 0))
+    generator = torch.Generator().manual_seed(seed_of(seed, 0))
     drawn = torch.randint(-1, len(OPERATIONS), (candidates, 3), generator=generator).tolist()
     found = []
     for i, indices in enumerate(drawn):
@@ -126,5 +126,5 @@ def search(
 
 def _encoded(policy: str, records: Records, seed: int) -> Tensor:
     part = AutomaticTransformation(policy=policy)
-    generator = torch.Generator().manual_seed(mixed(seed, 2))
+    generator = torch.Generator().manual_seed(seed_of(seed, 2))
     return part.encode(records, torch.arange(len(records)), generator=generator).inputs

@@ -11,12 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from leakgauge import guards, tree
+from leakgauge import guards
 from leakgauge.defenses.stages import Encoded
 from leakgauge.errors import DomainError
-from leakgauge.observation import mixed, send
+from leakgauge.observation import send
+from leakgauge.seeds import seed_of
 from leakgauge.task import Task
 from leakgauge.types import Progress, Records
+from leakgauge.updates import trees
 
 
 @dataclass(frozen=True)
@@ -65,20 +67,20 @@ def train(
     if begin in wanted:
         kept.append(_checkpoint(begin, model, theta, velocity))
     for step in range(begin, steps):
-        generator = torch.Generator().manual_seed(mixed(seed, step, 1))
+        generator = torch.Generator().manual_seed(seed_of(seed, step, 1))
         few = task.protection.encode(records, _rows(len(records), size, step, seed), generator=generator)
         sent = send(task, few, theta, (seed, step)).observed
         share = 1.0 if task.recipe.shares == "gradient" else -1 / task.recipe.learning_rate
-        slope = tree.mapped(lambda g, p, share=share: share * g + weight_decay * p, sent, theta)
-        velocity = tree.mapped(lambda v, g: momentum * v + g, velocity, slope)
-        taken = tree.mapped(lambda v, g: g + momentum * v, velocity, slope) if nesterov else velocity
-        theta = tree.mapped(lambda p, v: p - learning_rate * v, theta, taken)
+        slope = trees.mapped(lambda g, p, share=share: share * g + weight_decay * p, sent, theta)
+        velocity = trees.mapped(lambda v, g: momentum * v + g, velocity, slope)
+        taken = trees.mapped(lambda v, g: g + momentum * v, velocity, slope) if nesterov else velocity
+        theta = trees.mapped(lambda p, v: p - learning_rate * v, theta, taken)
         if measures:
             _measure(model, theta, few)
         if step + 1 in wanted:
             kept.append(_checkpoint(step + 1, model, theta, velocity))
         if progress is not None:
-            progress(step + 1, steps, float(tree.norm(slope)))
+            progress(step + 1, steps, float(trees.norm(slope)))
     return tuple(kept)
 
 
@@ -101,7 +103,7 @@ def _checked(
 def _rows(records: int, size: int, step: int, seed: int) -> Tensor:
     """The records of a step: each epoch shuffles them anew, and leaves out what does not fill a batch."""
     epoch, place = divmod(step, math.floor(records / size))
-    order = torch.randperm(records, generator=torch.Generator().manual_seed(mixed(seed, epoch, 0)))
+    order = torch.randperm(records, generator=torch.Generator().manual_seed(seed_of(seed, epoch, 0)))
     return order[place * size : (place + 1) * size]
 
 

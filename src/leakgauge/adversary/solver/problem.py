@@ -19,7 +19,7 @@ from torch import Tensor
 from leakgauge.adversary.solver.schedules import Constant, Schedule
 from leakgauge.errors import DomainError
 from leakgauge.expr import Part, register
-from leakgauge.observation import mixed
+from leakgauge.seeds import seed_of
 from leakgauge.types import Progress, Tree
 
 P = TypeVar("P")
@@ -99,7 +99,7 @@ def draw(seeds: Sequence[int], shape: Sequence[int], *key: int, like: Tensor, la
     """``[len(seeds), *shape]``: row i is a function of ``seeds[i]`` and ``key`` alone."""
     rows = []
     for seed in seeds:
-        generator = torch.Generator().manual_seed(mixed(seed, *key))
+        generator = torch.Generator().manual_seed(seed_of(seed, *key))
         fill = torch.randn if law == "normal" else torch.rand
         rows.append(fill(tuple(shape), generator=generator, dtype=like.dtype))
     return torch.stack(rows).to(like.device)

@@ -1,0 +1,140 @@
+"""κ: how often the best guess made without any observation succeeds, with an upper confidence limit.
+
+A ceiling on reconstruction starts from ``κ = sup_z P(d(X, z) ≤ η)`` over all guesses z. From reference records it can
+be estimated for chosen guesses, or bounded for all guesses at once through pairs of records.
+
+References:
+    Clopper and Pearson, The Use of Confidence or Fiducial Limits …, 1934. https://doi.org/10.1093/biomet/26.4.404
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from scipy import special
+from torch import Tensor
+
+from leakgauge import guards
+from leakgauge.errors import DomainError
+from leakgauge.types import Records
+
+_FORMULA = "best fixed guess"
+
+Score = Callable[[Tensor, Tensor], Tensor]
+"""``(reconstructions [n, …], truths [n, …]) → [n]``; higher is better."""
+
+
+@dataclass(frozen=True)
+class BestGuess:
+    """κ: its estimate, and the limit it lies below with ``confidence``. Conditional on the records being a fair sample.
+
+    ``scope`` says over which guesses the supremum runs: the ones that were tried, or all.
+    """
+
+    estimate: float
+    upper: float
+    threshold: float
+    confidence: float
+    samples: int
+    scope: Literal["these guesses", "all guesses"]
+
+
+def best_guess(distances: ArrayLike, threshold: float, *, confidence: float = 0.99) -> BestGuess:
+    """κ over m chosen guesses, from their distances ``[m, n]`` to n reference records.
+
+    The guesses must have been chosen without these records (the mean and the medoids of others, say). One-sided
+    Clopper-Pearson for each, at confidence ``1 − (1 − confidence)/m``, so that the largest limit holds for all. A
+    better guess that was not tried is not covered: see :func:`best_guess_by_pairs`.
+    """
+    d = np.asarray(distances, dtype=np.float64)
+    if d.ndim != 2 or 0 in d.shape or np.isnan(d).any():
+        raise DomainError(f"distances must have shape [guesses, records] without NaN, got {d.shape}", where=_FORMULA)
+    eta, level = _levels(threshold, confidence)
+    hits = int((d <= eta).sum(1).max())
+    n = d.shape[1]
+    limit = upper_limit(hits, n, confidence=1 - (1 - level) / len(d))
+    return BestGuess(hits / n, limit, eta, level, n, "these guesses")
+
+
+def best_guess_by_pairs(distances: ArrayLike, threshold: float, *, confidence: float = 0.99) -> BestGuess:
+    """κ over **all** guesses, from the distances ``[n]`` of n disjoint pairs of reference records.
+
+    If two records both lie within η of some z, they lie within 2η of each other:
+    ``sup_z P(d(X, z) ≤ η)² ≤ P(d(X, X') ≤ 2η)``. Needs a metric d (root mean squared error, not its square).
+    """
+    d = np.asarray(distances, dtype=np.float64)
+    if d.ndim != 1 or d.size == 0 or np.isnan(d).any():
+        raise DomainError(f"distances must have shape [pairs] without NaN, got {d.shape}", where=_FORMULA)
+    eta, level = _levels(threshold, confidence)
+    hits = int((d <= 2 * eta).sum())
+    limit = upper_limit(hits, d.size, confidence=level)
+    return BestGuess(math.sqrt(hits / d.size), math.sqrt(limit), eta, level, d.size, "all guesses")
+
+
+def upper_limit(hits: int, trials: int, *, confidence: float = 0.99) -> float:
+    """One-sided upper Clopper-Pearson limit of a success probability after ``hits`` in ``trials``."""
+    n = guards.count(trials, "trials", _FORMULA)
+    k = guards.count(hits, "hits", _FORMULA, least=0)
+    level = guards.inside(confidence, "confidence", _FORMULA, 0.0, 1.0)
+    if k > n:
+        raise DomainError(f"hits must be at most trials = {n}, got {k}", remedy="count a record once", where=_FORMULA)
+    return 1.0 if k == n else float(special.betaincinv(k + 1, n - k, level))
+
+
+def lower_limit(hits: int, trials: int, *, confidence: float = 0.99) -> float:
+    """One-sided lower Clopper-Pearson limit: a measured success above a bound by this much contradicts it."""
+    return 1 - upper_limit(trials - hits, trials, confidence=confidence)
+
+
+def _levels(threshold: float, confidence: float) -> tuple[float, float]:
+    eta = guards.non_negative(threshold, "threshold", _FORMULA)
+    return eta, guards.inside(confidence, "confidence", _FORMULA, 0.0, 1.0)
+
+
+def blind_guess(
+    reference: Records,
+    score: Score,
+    threshold: float,
+    *,
+    labels: bool = True,
+    tries: int = 32,
+    confidence: float = 0.99,
+    seed: int = 0,
+) -> BestGuess:
+    """κ: how often ``score(guess, record) ≥ threshold`` for a guess that knows the reference records only.
+
+    Half of them, drawn by ``seed``, choose the guess: of a flat grey, the mean, the means of the classes and ``tries``
+    of the records themselves, the one that hits most of that half. The other half, not seen before, counts its hits,
+    with the one-sided Clopper-Pearson limit. ``labels`` lets the guess know the class, as an adversary
+    to whom labels are granted does: then every class has its own. Better guesses may exist; they were not tried.
+    """
+    if len(reference) < 4:
+        raise DomainError(f"{len(reference)} reference records", where="blind guess", remedy="give at least four")
+    guards.count(tries, "tries", "blind guess", least=0)
+    order = torch.randperm(len(reference), generator=torch.Generator().manual_seed(seed))
+    first, second = reference[order[: len(order) // 2]], reference[order[len(order) // 2 :]]
+    guesses = _guesses(first, tries)
+    classes = second.labels.unique().tolist() if labels else [None]
+    hits = 0
+    for label in classes:
+        own, other = (half if label is None else half[half.labels == label] for half in (first, second))
+        scored = [int(_hits(guess, own if len(own) else first, score, threshold).sum()) for guess in guesses]
+        hits += int(_hits(guesses[scored.index(max(scored))], other, score, threshold).sum())
+    limit = upper_limit(hits, len(second), confidence=confidence)
+    return BestGuess(hits / len(second), limit, threshold, confidence, len(second), "these guesses")
+
+
+def _guesses(records: Records, tries: int) -> list[Tensor]:
+    means = [records.inputs[records.labels == label].mean(0) for label in records.labels.unique()]
+    flat = torch.full_like(records.inputs[0], 0.5)
+    return [flat, records.inputs.mean(0), *means, *records.inputs[:tries]]
+
+
+def _hits(guess: Tensor, records: Records, score: Score, threshold: float) -> Tensor:
+    return score(guess.expand_as(records.inputs), records.inputs) >= threshold

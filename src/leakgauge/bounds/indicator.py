@@ -1,0 +1,56 @@
+"""The Fisher indicator of a task's record: what its noisy update says about it, without an attack."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from leakgauge.bounds.fisher import Indicator, UpdateOf, cramer_rao
+from leakgauge.client import update_of
+from leakgauge.defenses import Chain, Gaussian, Identity, parts_of
+from leakgauge.errors import NoDensityError, ObservationError
+from leakgauge.task import Task
+from leakgauge.types import Records
+from leakgauge.updates import Batch
+
+_WHERE = "Fisher indicator"
+
+
+def fisher_indicator(task: Task, record: Records, *, chunk: int = 16) -> Indicator:
+    """:func:`cramer_rao` at one record under the task's protection: maps of the update, then Gaussian noise.
+
+    ``I(x) = JᵀJ/σ²`` with J the Jacobian, in the record's pixels, of the update at the door of the noise (clipped,
+    say); the label counts as known. **An indicator, no proof**: unbiased estimators only. Parts after the noise
+    are not counted; they can only lower it.
+    """
+    at, noise = _noise(task)
+    if len(record) != 1 or task.recipe.batch != 1:
+        raise ObservationError(
+            f"{len(record)} records in a batch of {task.recipe.batch}",
+            where=_WHERE,
+            remedy="give one record of a client with batch = 1",
+        )
+    first = next(iter(task.params.values()))
+    return cramer_rao(_update_at(task, at, record.labels), record.inputs[0].to(first), noise.std, chunk=chunk)
+
+
+def _noise(task: Task) -> tuple[int, Gaussian]:
+    for i, part in enumerate(parts_of(task.protection.update)):
+        if isinstance(part, Gaussian) and part.std > 0:
+            return i, part
+    raise NoDensityError(f"{task.protection!r} adds no Gaussian noise", where=_WHERE, remedy="add gaussian(std=…)")
+
+
+def _update_at(task: Task, at: int, labels: Tensor) -> UpdateOf:
+    """The update of x, all tensors in one, behind the first ``at`` parts."""
+    before = Chain(parts_of(task.protection.update)[:at] or (Identity(),))
+
+    def update(x: Tensor) -> Tensor:
+        made = update_of(task.working, task.params, task.buffers, x.unsqueeze(0), labels, task.working_recipe)
+        moved = before.apply(Batch.of({name: value.unsqueeze(0) for name, value in made.items()}), {})
+        if moved is None:
+            raise NoDensityError(f"{before!r} is no differentiable map", where=_WHERE, remedy="leave it out")
+        assert isinstance(moved, Batch)
+        return torch.cat([value.flatten() for value in moved.dense().values()])
+
+    return update

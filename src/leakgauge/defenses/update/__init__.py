@@ -1,0 +1,48 @@
+"""Update-stage defenses: frozen values that release an update and say with what density."""
+
+from leakgauge.defenses.update.base import EntryDensity, UpdatePart, parts_of
+from leakgauge.defenses.update.chain import Chain
+from leakgauge.defenses.update.maps import Clip, Identity
+from leakgauge.defenses.update.noise import Gaussian, Laplace
+from leakgauge.defenses.update.prune import MagnitudePrune, RandomPrune, smallest_survivor
+from leakgauge.defenses.update.quantise import Quantise
+from leakgauge.defenses.update.sign import Sign
+from leakgauge.defenses.update.soteria import Soteria
+from leakgauge.defenses.update.topk import TopK
+from leakgauge.defenses.update.vmf import VonMisesFisher
+
+identity, clip = Identity, Clip
+gaussian, laplace = Gaussian, Laplace
+random_prune, prune = RandomPrune, MagnitudePrune
+vmf = VonMisesFisher
+soteria, topk, sign, quantise = Soteria, TopK, Sign, Quantise
+
+__all__ = [
+    "Chain",
+    "Clip",
+    "EntryDensity",
+    "Gaussian",
+    "Identity",
+    "Laplace",
+    "MagnitudePrune",
+    "Quantise",
+    "RandomPrune",
+    "Sign",
+    "Soteria",
+    "TopK",
+    "UpdatePart",
+    "VonMisesFisher",
+    "clip",
+    "gaussian",
+    "identity",
+    "laplace",
+    "parts_of",
+    "prune",
+    "quantise",
+    "random_prune",
+    "sign",
+    "smallest_survivor",
+    "soteria",
+    "topk",
+    "vmf",
+]

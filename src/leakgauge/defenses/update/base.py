@@ -1,0 +1,130 @@
+"""What update-stage parts share: the operator ``|``, and densities entry by entry.
+
+A chain is any number of deterministic maps, then one noise, then parts that select coordinates. Its density
+is built in that order: maps move the update, the noise gives ``p(o_e | u_e)``, what stands before or after
+the noise wraps it (:class:`EntryDensity`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import torch
+from torch import Generator, Tensor
+
+from leakgauge.errors import NoDensityError
+from leakgauge.expr import Part
+from leakgauge.types import Context, Release, Side, Tree, Updates
+
+if TYPE_CHECKING:
+    from leakgauge.defenses.update.chain import Chain
+
+Support = Literal["entries", "sphere"]
+
+
+@dataclass(frozen=True)
+class EntryDensity:
+    """``p(o_e | u_e)`` of entries that are independent given the update.
+
+    ``log(u, o, *others)`` is its log (a probability where o is an atom); ``log_mass(u, low, high, *others)``
+    is ``log P(low < O < high)``, which interval likelihoods need; ``log_hat(u, o, below, above, *others)`` is
+    ``log E hat(O)``, which stochastic rounding needs (None where it is not known), with a hat that rises from 0 at
+    ``o − below`` to 1 at o and falls to 0 at ``o + above``; an infinite side stays at 1. ``others`` are the granted
+    nuisances; ``atom`` says whether zero has a probability of its own, ``lattice`` whether all values lie on levels,
+    which the ends of intervals then meet.
+    """
+
+    log: Callable[..., Tensor]
+    log_mass: Callable[..., Tensor]
+    others: tuple[Tree, ...] = field(default=())
+    atom: bool = False
+    lattice: bool = False
+    log_hat: Callable[..., Tensor] | None = None
+
+    def __call__(self, observed: Tree, update: Updates) -> Tensor:
+        """``Σ_e log p(o_e | u_e)``, ``[N]``."""
+        return update.entries(self.log, observed, *self.others).sum(1)
+
+
+class UpdatePart(Part):
+    """An update-stage part. ``|`` chains it with the next.
+
+    ``support`` says where noise lies: anywhere, or on the unit sphere of all entries, where a density is per area.
+    Proofs rest on two promises, and a part that makes none gets no bound: ``closed``, to look at nothing but what it is
+    given (and chance), so that after noise it is post-processing; ``shrinks``, to lengthen no update, so that a
+    clipping norm before it still holds after it.
+    """
+
+    stage: ClassVar[str] = "update"
+    nuisances: ClassVar[tuple[str, ...]] = ()
+    support: ClassVar[Support] = "entries"
+    closed: ClassVar[bool] = False
+    shrinks: ClassVar[bool] = False
+
+    @property
+    def per_example(self) -> bool:
+        """Whether it acts on the update of every example, before they are put together; such a part stands first."""
+        return False
+
+    def fits(self, params: Tree) -> None:
+        """Refuse a model that this part cannot act on, before anything runs."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        raise NotImplementedError
+
+    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
+        raise NoDensityError(
+            f"{self!r} alone has no density", remedy="let the chain contain noise, or attack with a matching loss"
+        )
+
+    def visible(self, observed: Tree) -> dict[str, Tree]:
+        """The nuisances that anybody can read off what this part let out, when nothing covers it up."""
+        return {}
+
+    def covered(self, observed: Tree) -> dict[str, Tree]:
+        """The same when later parts have set further entries to zero."""
+        return self.visible(observed)
+
+    def apply(self, update: Updates, side: Side) -> Updates | None:
+        """This part as a differentiable map of the update, given its nuisances; None if it is none."""
+        return None
+
+    def before(self, density: EntryDensity) -> EntryDensity | None:
+        """The density of noise on top of this part, with its nuisances summed out; None if that is not known."""
+        return None
+
+    def after(self, density: EntryDensity, side: Side) -> EntryDensity | None:
+        """The density of this part on top of noise; None if there is none."""
+        return None
+
+    def entry_density(self) -> EntryDensity | None:
+        """The density of independent noise; None for a part that adds none."""
+        return None
+
+    def density_given(self, side: Side) -> EntryDensity | None:
+        """The same where it hangs on a nuisance that is seen or granted, such as the step of a rounding."""
+        return self.entry_density()
+
+    @classmethod
+    def neutral(cls) -> Self | None:
+        """The setting that leaves every update as it is; None if there is none."""
+        return None
+
+    def __or__(self, other: Any) -> Chain:
+        from leakgauge.defenses.update.chain import Chain  # a chain is itself a part
+
+        if not isinstance(other, UpdatePart):
+            return NotImplemented
+        return Chain((*parts_of(self), *parts_of(other)))
+
+
+def parts_of(part: UpdatePart) -> tuple[UpdatePart, ...]:
+    """The parts of a chain; a single part is a chain of itself."""
+    return getattr(part, "parts", (part,))
+
+
+def draw(like: Tensor, generator: Generator, law: Callable[..., Tensor] = torch.randn) -> Tensor:
+    """Random numbers of the shape of ``like``, drawn where the generator lives."""
+    return law(like.shape, generator=generator, dtype=like.dtype, device=generator.device).to(like.device)

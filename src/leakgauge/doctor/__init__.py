@@ -1,0 +1,6 @@
+"""The doctor: does this set-up compute what the user's own client sent?"""
+
+from leakgauge.doctor.diagnosis import Diagnosis, diagnose, examine
+from leakgauge.doctor.replay import Evidence, Setup
+
+__all__ = ["Diagnosis", "Evidence", "Setup", "diagnose", "examine"]

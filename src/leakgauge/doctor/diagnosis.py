@@ -1,0 +1,125 @@
+"""The doctor: does our client replay what the user's real client did, and if not, what would?
+
+Cheap invariants first. Names: which tensor of "after" is nearest to which of "before". One step: the update lies in the
+span of the gradient, the gradient towards uniform labels (label smoothing) and the weights (weight decay), so that
+learning rate, sign, smoothing and decay follow from one small least-squares fit per mode and normalisation. Only where
+no single step explains the update are several steps, minibatches, orders and momentum tried, with the continuous
+settings fitted by Gauss-Newton. Whatever else replays as well is said to be indistinguishable by this evidence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from torch import nn
+
+from leakgauge import data, models
+from leakgauge.doctor.replay import Channels, Evidence, Replayer, Setup
+from leakgauge.doctor.search import Search
+from leakgauge.doctor.words import alternatives, hints, sentences
+from leakgauge.errors import DataError
+from leakgauge.losses import CrossEntropy, loss_named
+from leakgauge.storage.states import read_state
+from leakgauge.study.spec import Spec
+from leakgauge.types import Domain, Loss, Records
+
+Status = Literal["replays", "replays otherwise", "does not replay"]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the doctor found.
+
+    ``settings`` replay (the nearest ones if none do), ``differs`` names those that are not the spec's. Each entry of
+    ``indistinguishable`` lists settings that this evidence cannot tell apart. ``residual`` is ``‖ours − theirs‖ /
+    ‖theirs‖``, to be compared with ``tolerance``.
+    """
+
+    status: Status
+    settings: Setup
+    differs: tuple[str, ...]
+    indistinguishable: tuple[tuple[str, ...], ...]
+    sentences: tuple[str, ...]
+    residual: float
+    tolerance: float
+    gradients: int = field(default=0, compare=False)
+
+    @property
+    def sentence(self) -> str:
+        """All that is said, as one paragraph."""
+        return " ".join(self.sentences)
+
+
+def diagnose(
+    model: nn.Module, evidence: Evidence, believed: Setup | None = None, *, loss: Loss | None = None, budget: int = 800
+) -> Diagnosis:
+    """Compare the evidence with our client under ``believed``; search for what replays if that does not.
+
+    ``model`` normalises nothing by itself (``believed.normalise`` says what comes first). ``budget`` limits the search
+    for several steps, in gradients of the batch.
+    """
+    believed = believed or Setup()
+    loss = loss or CrossEntropy(believed.smoothing)
+    replayer = Replayer(model, evidence, loss)
+    search = Search(replayer, believed, budget)
+    found, residual = search.run()
+    tolerance = replayer.tolerance(found)
+    status: Status
+    classes: tuple[tuple[str, ...], ...] = ()
+    if residual > tolerance or search.blind:
+        status = "does not replay"
+    else:
+        status = "replays" if not found.differs(believed) else "replays otherwise"
+        classes = alternatives(search, found)
+    said = sentences(status, found, believed, residual, tolerance, classes)
+    if status == "does not replay":
+        said += hints(search)
+    return Diagnosis(status, found, found.differs(believed), classes, said, residual, tolerance, replayer.gradients)
+
+
+def examine(spec: Spec, folder: Path) -> Diagnosis:
+    """The diagnosis of a spec with ``[task.replay]``. This imports the user's code."""
+    replay = spec.task.replay
+    if replay is None:
+        raise DataError(
+            "the spec has no [task.replay]",
+            where="doctor",
+            remedy='add before = "…", after = "…" and batch = "…": the weights and the batch of one real update',
+        )
+    records = _records(folder / replay.batch, spec, folder)
+    model = models.build(spec.task.model, records.domain, seed=spec.seed)
+    evidence = Evidence.of(read_state(folder / replay.before), read_state(folder / replay.after), records)
+    loss = loss_named(spec.task.loss)
+    return diagnose(model, evidence, believed(spec, evidence, loss), loss=loss)
+
+
+def believed(spec: Spec, evidence: Evidence, loss: Loss) -> Setup:
+    """The set-up that a spec says."""
+    recipe, norm = spec.task.recipe, spec.task.normalise
+    channels: Channels | None = (tuple(norm.mean), tuple(norm.std)) if norm is not None else None
+    return Setup(
+        mode=recipe.mode,
+        reduction=recipe.reduction,
+        smoothing=loss.smoothing if isinstance(loss, CrossEntropy) else 0.0,
+        holds="weights" if evidence.kind is None or evidence.kind == "state" else evidence.kind,
+        learning_rate=recipe.learning_rate,
+        momentum=recipe.momentum,
+        weight_decay=recipe.weight_decay,
+        local_steps=recipe.local_steps,
+        minibatch=recipe.minibatch if recipe.minibatch != len(evidence.records) else None,
+        normalise=channels,
+    )
+
+
+def _records(path: Path, spec: Spec, folder: Path) -> Records:
+    """The known batch, all of it, in its order; classes as the spec's data has them."""
+    npz = data.read_npz(path)
+    classes = npz.classes
+    if classes is None:
+        named = spec.task.data
+        near = folder / named
+        classes = data.load(str(near) if near.exists() else named).domain.classes
+    domain = Domain("image", tuple(npz.train.inputs.shape[1:]), classes)
+    return npz.train.records(domain)

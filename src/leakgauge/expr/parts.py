@@ -1,0 +1,85 @@
+"""Parts: frozen values with one textual form, in one registry by kind and name."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, ClassVar, TypeVar
+
+from leakgauge.errors import ExpressionError
+
+T = TypeVar("T")
+
+REGISTRY: dict[str, dict[str, Callable[..., Any]]] = {}
+"""kind → name → what makes the part. Filled by :func:`register`."""
+
+
+class Part:
+    """A frozen value with one textual form. ``version`` changes when its results do."""
+
+    version: ClassVar[int] = 1
+    expression_name: ClassVar[str] = ""
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{f.name}={format_value(getattr(self, f.name))}"
+            for f in dataclasses.fields(self)  # type: ignore[arg-type]
+            if f.init and not _is_default(f, getattr(self, f.name))
+        ]
+        # its own name, not that of a registered class it derives from: the text must read back as what it is
+        name = vars(type(self)).get("expression_name") or f"{type(self).__module__}:{type(self).__qualname__}"
+        return f"{name}({', '.join(shown)})"
+
+
+def register(kind: str, name: str) -> Callable[[T], T]:
+    """Give a part its kind and its name in expressions. The second use of a name is an error."""
+
+    def enter(made: T) -> T:
+        if name in REGISTRY.setdefault(kind, {}):
+            raise ExpressionError(f"the {kind} {name!r} is registered twice", remedy="choose another name")
+        REGISTRY[kind][name] = made  # type: ignore[assignment]
+        if isinstance(made, type) and issubclass(made, Part):
+            made.expression_name = name
+        return made
+
+    return enter
+
+
+def format_value(value: Any) -> str:
+    """A value as it stands in an expression."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k!r}: {format_value(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, float) and math.isinf(value):
+        return "1e999" if value > 0 else "-1e999"  # the literal that reads back as infinity
+    if isinstance(value, tuple):
+        inner = ", ".join(map(format_value, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    return repr(value)
+
+
+def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
+    if field.default is not dataclasses.MISSING:
+        return bool(type(field.default) is type(value) and field.default == value)
+    if field.default_factory is not dataclasses.MISSING:
+        made = field.default_factory()
+        return bool(type(made) is type(value) and made == value)
+    return False
+
+
+def names(kind: str | tuple[str, ...] | None = None) -> dict[str, Callable[..., Any]]:
+    """The registered parts of one kind, of some, or of all; entry points included."""
+    kinds = [kind] if isinstance(kind, str) else list(kind or REGISTRY)
+    found = {name: made for k in kinds for name, made in REGISTRY.get(k, {}).items()}
+    for name, entry in plugins().items():
+        if name not in found:
+            found[name] = entry.load()
+    return found
+
+
+@cache
+def plugins() -> dict[str, EntryPoint]:
+    """The parts that installed packages offer, by name; nothing of theirs is imported here."""
+    return {entry.name: entry for entry in entry_points(group="leakgauge.parts")}

@@ -1,0 +1,147 @@
+"""Captured updates: from files that nobody here produced to something that can be attacked.
+
+The learning rate of a stranger is unknown, so an update is known up to a positive factor: it is turned to point along
+the gradient and scaled to norm one. Attacks that are blind to the scale lose nothing by this.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from leakgauge.adversary.labels import last_layer
+from leakgauge.errors import ModelError
+from leakgauge.storage.states import ENDINGS, FileError, Kind, State, read_state, some
+from leakgauge.updates import norm
+
+ROUND = re.compile(r"(?:^|[^a-z])r(?:ound)?[-_ ]?(\d+)", re.IGNORECASE)
+CLIENT = re.compile(r"c(?:lient)?[-_ ]?(\d+)(?!.*c(?:lient)?[-_ ]?\d)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One client's update: ``gradient`` has norm one and points along the gradient at the weights ``before``."""
+
+    name: str
+    before: State
+    gradient: dict[str, Tensor]
+    notes: tuple[str, ...] = field(default=())
+
+
+def captured(before: State, after: State, model: nn.Module, *, kind: Kind | None = None, name: str = "") -> Capture:
+    """The update between two files. ``after`` holds weights unless its metadata or ``kind`` says otherwise."""
+    if before.kind in ("gradient", "change"):
+        raise FileError(f"holds a {before.kind}, not weights", where=str(before.path), remedy="give the weights")
+    kind = kind or after.kind or "state"
+    problems = before.misfits(model)
+    if problems:
+        raise FileError(some(problems), where=str(before.path), remedy="give the weights of this model")
+    names = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    _check(after, names)
+    sent = {n: after.tensors[n].double() for n in names}
+    if kind == "state":
+        sent = {n: before.tensors[n].double() - value for n, value in sent.items()}
+    else:
+        turned = (-1 if kind == "change" else 1) * (-1 if after.fact("sign") == -1 else 1)
+        sent = {n: turned * value for n, value in sent.items()}
+    size = float(norm(sent))
+    if not size:
+        raise FileError("nothing changed: the update is zero", where=str(after.path), remedy="give another round")
+    notes: tuple[str, ...] = (
+        ("the learning rate is not known: the update counts up to a positive factor",) if kind != "gradient" else ()
+    )
+    if kind == "state":
+        notes += _rounding(before, sent, size)
+    first = next(iter(names.values()))
+    return Capture(name or after.path.stem, before, {n: (v / size).to(first.dtype) for n, v in sent.items()}, notes)
+
+
+def _check(after: State, names: Mapping[str, Tensor]) -> None:
+    problems = [f"{n!r} is missing" for n in names if n not in after.tensors]
+    problems += [
+        f"{n!r} has shape {tuple(after.tensors[n].shape)}, the model's has {tuple(p.shape)}"
+        for n, p in names.items()
+        if n in after.tensors and after.tensors[n].shape != p.shape
+    ]
+    problems += [
+        f"{n!r} holds {str(after.tensors[n].dtype).removeprefix('torch.')}, an update holds numbers with a point"
+        for n in names
+        if n in after.tensors and not after.tensors[n].is_floating_point()
+    ]
+    if problems:
+        raise FileError(some(problems), where=str(after.path), remedy="give the update of this model")
+
+
+def _rounding(before: State, sent: dict[str, Tensor], size: float) -> tuple[str, ...]:
+    """A word where the weights are so coarse that their difference is mostly rounding."""
+    types = [before.tensors[n].dtype for n in sent if before.tensors[n].is_floating_point()]
+    eps = max((torch.finfo(t).eps for t in types), default=0.0)
+    share = eps / 4 * float(norm({n: before.tensors[n].double() for n in sent})) / size
+    return (f"about {share:.0%} of the change is rounding of the weights",) if share > 0.01 else ()
+
+
+def upright(capture: Capture, classes: int, batch: int) -> Capture:
+    """Turn a capture that points against the gradient, if the last layer says so beyond doubt.
+
+    For cross-entropy the gradient of the last bias is ``softmax − one-hot``: few large negative entries (the labels),
+    many small positive ones, so its third moment is negative. Two classes, or a batch as large as the classes, cannot
+    say.
+    """
+    try:
+        weight, bias = last_layer(capture.gradient, classes)
+    except ModelError:
+        return capture
+    signal = capture.gradient[bias] if bias is not None else capture.gradient[weight].sum(1)
+    skew = float(signal.pow(3).sum() / signal.square().sum().clamp(min=1e-30).pow(1.5))
+    if skew < 0.3 or batch >= classes:
+        return capture
+    turned = {name: -value for name, value in capture.gradient.items()}
+    note = "the update pointed against its labels and was turned: were before and after exchanged?"
+    return replace(capture, gradient=turned, notes=(*capture.notes, note))
+
+
+def folder_of(folder: Path, model: nn.Module, before: State | None = None) -> list[Capture]:
+    """Every client's update in a folder of rounds.
+
+    Round and client stand in the metadata of a file, else in its name (``r12-client3.safetensors``). Weights of a round
+    without a client are what its clients began with; ``before`` serves rounds that have none.
+    """
+    paths = sorted(p for p in folder.rglob("*") if p.suffix in ENDINGS and p.is_file())
+    if not paths:
+        raise FileError(
+            "holds no weights or updates", where=str(folder), remedy=f"give a folder of {', '.join(ENDINGS)}"
+        )
+    states = [read_state(path) for path in paths]
+    starts = {_round(s): s for s in states if _client(s) is None and s.kind in (None, "state")}
+    made = []
+    for state in states:
+        if _client(state) is None and state.kind in (None, "state"):
+            continue
+        start = starts.get(_round(state), before)
+        if start is None:
+            raise FileError(
+                f"there are no weights that round {_round(state)} began with",
+                where=str(state.path),
+                remedy="put them into the folder as r<round>.safetensors, or give --before",
+            )
+        made.append(captured(start, state, model, name=str(state.path.relative_to(folder))))
+    if not made:
+        raise FileError("holds no client's update", where=str(folder), remedy="name them r<round>-client<number>")
+    return made
+
+
+def _round(state: State) -> str | None:
+    said = state.fact("round")
+    found = ROUND.search(state.path.stem) or ROUND.search(state.path.parent.name)
+    return str(said) if said is not None else found.group(1) if found else None
+
+
+def _client(state: State) -> str | None:
+    said = state.fact("client")
+    found = CLIENT.search(ROUND.sub("", state.path.stem))
+    return str(said) if said is not None else found.group(1) if found else None

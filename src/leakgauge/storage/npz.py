@@ -1,0 +1,44 @@
+"""Arrays in an ``.npz`` file, whose every size is only a claim; nothing in it is ever unpickled."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy
+
+from leakgauge.errors import DataError
+from leakgauge.storage.streams import DEFLATE
+
+
+def array_of(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
+    """One array, read only after its header agrees with the size of its data."""
+    where = f"{path}, {info.filename}"
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise DataError("is packed in an unusual way", where=where, remedy="save it with numpy.savez_compressed")
+    # an entry cannot be larger than its file: both sizes in a zip directory are only claims
+    if info.file_size > DEFLATE * (min(info.compress_size, path.stat().st_size) + 1):
+        raise DataError(
+            f"declares {info.file_size} bytes, more than the file can hold", where=where, remedy="save it again"
+        )
+    with archive.open(info) as stream:
+        version = npy.read_magic(stream)
+        if version not in ((1, 0), (2, 0)):
+            raise DataError(f"is npy of version {version}", where=where, remedy="save plain numbers with numpy.savez")
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, fortran, dtype = read(stream)
+        if dtype.hasobject or dtype.kind not in "iuf":
+            raise DataError(f"holds {dtype} values", where=where, remedy="save plain numbers; objects are never read")
+        size = math.prod(shape) * dtype.itemsize
+        left = info.file_size - stream.tell()
+        if min(shape, default=0) < 0 or size != left:
+            raise DataError(f"declares the shape {shape} but holds {left} bytes", where=where, remedy="save it again")
+        body = stream.read()
+    if len(body) != size:
+        raise DataError(f"ends after {len(body)} of {size} bytes", where=where, remedy="get the file again")
+    flat = np.frombuffer(body, dtype)
+    return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)

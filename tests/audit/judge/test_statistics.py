@@ -1,0 +1,117 @@
+"""The statistics of a verdict, against their definitions and by simulation."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from leakgauge.audit.judge.statistics import alone, best_of, excess, holm, rate_at
+from leakgauge.errors import DomainError
+from leakgauge.metrics.sign_flips import least_p
+
+
+def test_sign_flip_p_value_is_the_share_of_sign_patterns_at_least_as_extreme() -> None:
+    gain = np.array([0.5, -0.1, 0.3, 0.2])
+    sums = [sum(s * g for s, g in zip(signs, gain, strict=True)) for signs in itertools.product((1, -1), repeat=4)]
+    expected = np.mean([s >= gain.sum() - 1e-12 for s in sums])
+    assert excess(gain, np.zeros(4)).p == pytest.approx(expected)
+
+
+def test_all_records_above_the_null_reach_the_least_p() -> None:
+    for n in (3, 8, 16):
+        assert excess(np.ones(n), np.zeros(n)).p == least_p(n) == 2.0**-n
+
+
+def test_no_difference_is_no_evidence() -> None:
+    assert excess(np.ones(10), np.ones(10)).p == 1.0
+
+
+def test_false_alarms_stay_within_the_level() -> None:
+    generator = np.random.default_rng(0)
+    p = np.array([excess(*generator.normal(size=(2, 12)), resamples=50).p for _ in range(600)])
+    for level in (0.05, 0.2):
+        # binomial(600, level) stays below this with probability 0.999
+        assert (p <= level).mean() <= level + 3.1 * np.sqrt(level * (1 - level) / 600)
+
+
+def test_the_interval_holds_the_mean_and_shrinks_with_records() -> None:
+    generator = np.random.default_rng(1)
+    few, many = (excess(generator.normal(1, 1, n), np.zeros(n)) for n in (10, 160))
+    assert few.low <= few.mean <= few.high
+    assert many.high - many.low < few.high - few.low
+
+
+def test_shapes_must_agree() -> None:
+    with pytest.raises(DomainError, match="same records"):
+        excess(np.ones(3), np.ones(4))
+
+
+@given(st.dictionaries(st.text(max_size=3), st.floats(0, 1), min_size=1, max_size=6))
+def test_holm_never_lowers_a_p_value_and_keeps_their_order(p: dict[str, float]) -> None:
+    corrected = holm(p)
+    assert all(corrected[k] >= p[k] or corrected[k] == 1.0 for k in p)
+    assert all(corrected[a] <= corrected[b] for a in p for b in p if p[a] < p[b])
+
+
+def test_holm_of_one_is_itself_and_of_equals_is_bonferroni() -> None:
+    assert holm({"a": 0.03}) == {"a": 0.03}
+    assert holm({"a": 0.01, "b": 0.01})["a"] == pytest.approx(0.02)
+
+
+def test_rate_at_a_false_positive_rate() -> None:
+    null, real = np.linspace(0, 1, 101), np.array([0.2, 0.96, 0.99, 2.0])
+    found = rate_at(real, null, 0.05)
+    assert found.threshold == pytest.approx(0.95)
+    assert found.rate == 0.75
+
+
+def test_alone_is_students_prediction() -> None:
+    """One record: the p-value of a new observation, as scipy's two-sample t-test with a sample of one gives it."""
+    generator = np.random.default_rng(0)
+    null = generator.normal(size=(9, 1))
+    real = np.array([1.7])
+    expected = stats.ttest_ind(real, null[:, 0], alternative="greater").pvalue
+    assert alone(real, null, np.ones((9, 1), dtype=bool)) == pytest.approx([expected])
+
+
+def test_alone_believes_null_scores_that_reach_as_far() -> None:
+    null = np.zeros((100, 1))
+    null[0] = 1.0  # one stray null: Student would call 0.9 impossible
+    assert alone(np.array([0.9]), null, np.ones((100, 1), dtype=bool)) == pytest.approx([2 / 101])
+
+
+def test_alone_holds_its_level_over_records_with_means_of_their_own() -> None:
+    generator = np.random.default_rng(1)
+    found = []
+    for _ in range(400):
+        means = generator.normal(0, 5, 12)
+        alike = generator.random((12, 12)) < 0.3
+        p = alone(means + generator.normal(size=12), means + generator.normal(size=(12, 12)), alike)
+        found.append(12 * p.min())
+    assert np.mean(np.array(found) <= 0.05) <= 0.05 + 3.1 * np.sqrt(0.05 * 0.95 / 400)
+
+
+def test_one_leak_among_many_is_found_alone_where_the_mean_is_blind() -> None:
+    generator = np.random.default_rng(2)
+    real, null = generator.normal(0, 0.05, 20), generator.normal(0, 0.05, (20, 20))
+    real[7] = 0.9
+    p = alone(real, null, np.ones((20, 20), dtype=bool))
+    assert p.argmin() == 7
+    assert 20 * p.min() < 1e-6
+    assert excess(real, null[0]).p > 0.05
+
+
+def test_without_nulls_of_its_own_no_record_is_exposed() -> None:
+    alike = np.zeros((3, 2), dtype=bool)
+    assert alone(np.ones(2), np.zeros((3, 2)), alike).tolist() == [1.0, 1.0]
+    alike[:, 0] = True
+    assert alone(np.ones(2), np.random.default_rng(0).normal(size=(3, 2)), alike)[1] == 1.0
+
+
+def test_best_of_ignores_failed_attacks() -> None:
+    assert best_of([np.array([1.0, np.nan]), np.array([0.0, 3.0])]).tolist() == [1.0, 3.0]

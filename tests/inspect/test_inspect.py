@@ -1,0 +1,216 @@
+"""Inspecting updates that plain PyTorch loops produced: none of our client code, the learning rate unknown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from leakgauge import data, models
+from leakgauge.adversary import Adversary, lbfgs, scaled_l2, signed_adam
+from leakgauge.adversary.likelihoods import cosine
+from leakgauge.inspect.captures import Capture, captured, folder_of, upright
+from leakgauge.inspect.findings import attacks_on, inspect, picture
+from leakgauge.priors import tv
+from leakgauge.storage.states import FileError, State, metadata_of, read_state
+from leakgauge.task import Task
+from leakgauge.types import Domain, Records
+
+DOMAIN = Domain("image", (1, 8, 8), 4)
+Files = dict[str, Tensor]
+
+
+def small(smooth: bool = True) -> nn.Module:
+    torch.manual_seed(3)
+    made = nn.Sequential(
+        nn.Conv2d(1, 6, 5, stride=2, padding=2),
+        nn.Sigmoid() if smooth else nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(96, 4),
+    )
+    for p in made.parameters():
+        nn.init.uniform_(p, -0.5, 0.5)
+    return made
+
+
+def trained(model: nn.Module, x: Tensor, y: Tensor, rate: float = 0.07, steps: int = 1) -> tuple[Files, Files]:
+    """The whole of a stranger's client."""
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    optimiser = torch.optim.SGD(model.parameters(), lr=rate)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimiser.step()
+    return before, {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def record(n: int = 1) -> Records:
+    x = torch.rand(n, 1, 8, 8, generator=torch.Generator().manual_seed(5))
+    return Records(x, torch.tensor([2, 0, 1, 3])[:n], DOMAIN)
+
+
+def states(folder: Path, before: Files, after: Files, **facts: object) -> tuple[State, State]:
+    save_file(before, folder / "a.safetensors")
+    save_file(after, folder / "b.safetensors", {k: str(v) for k, v in facts.items()} or None)
+    return read_state(folder / "a.safetensors"), read_state(folder / "b.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("name", "attack"),
+    [
+        ("dlg_lenet", Adversary(scaled_l2(), solver=lbfgs(steps=200, target=1e-6))),
+        ("bayes_cnn", Adversary(cosine(), prior=1e-3 * tv(), solver=signed_adam(lr=0.1, steps=150))),
+    ],
+)
+def test_two_checkpoints_give_the_record_away(name: str, attack: Adversary, tmp_path: Path) -> None:
+    found = data.load("fashion_mnist_sample")
+    private = found.sample(1, seed=1, split="test")
+    before, after = trained(models.build(name, found.domain), private.inputs, private.labels, rate=0.03)
+    model = models.build(name, found.domain, seed=7)  # other weights: the file brings the true ones
+    capture = captured(*states(tmp_path, before, after), model)
+    (made,) = inspect(model, found.domain, [capture], known=private, attacks=[attack], draws=1)
+    assert made.labels.tolist() == private.labels.tolist()
+    assert made.psnr[0] > 20
+    assert made.psnr[0] > made.null_psnr[0] + 5
+    assert "dB" in made.sentence
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dlg_lenet", "bayes_cnn"])
+@pytest.mark.parametrize("rate", [0.1, 0.003])
+def test_the_default_attacks_reach_twenty_decibels(name: str, rate: float, tmp_path: Path) -> None:
+    found = data.load("fashion_mnist_sample")
+    private = found.sample(1, seed=2, split="test")
+    before, after = trained(models.build(name, found.domain), private.inputs, private.labels, rate=rate)
+    capture = captured(*states(tmp_path, before, after), models.build(name, found.domain))
+    (made,) = inspect(models.build(name, found.domain), found.domain, [capture], known=private)
+    assert made.psnr[0] > 20
+
+
+def test_without_known_records_it_says_what_can_be_said(tmp_path: Path) -> None:
+    private = record()
+    capture = captured(*states(tmp_path, *trained(small(), private.inputs, private.labels)), small())
+    (made,) = inspect(small(), DOMAIN, [capture], draws=1)
+    assert made.explained > 0.999
+    assert made.null_explained < 0.7
+    assert made.psnr == ()
+    assert "take them for your data" in made.sentence
+    picture([made], tmp_path / "seen.png", private)
+    assert (tmp_path / "seen.png").stat().st_mode & 0o777 == 0o600
+    with Image.open(tmp_path / "seen.png") as shown:
+        assert shown.size == (4 * 30, 4 * 10)
+    assert made.as_json()["labels"] == [2]
+
+
+def test_noise_gives_nothing(tmp_path: Path) -> None:
+    before, after = trained(small(), *(record().inputs, record().labels))
+    after = {name: before[name] + torch.randn_like(value) * 0.01 for name, value in after.items()}
+    attack = Adversary(scaled_l2(), solver=lbfgs(steps=50))
+    (made,) = inspect(small(), DOMAIN, [captured(*states(tmp_path, before, after), small())], attacks=[attack])
+    assert "Nothing can be concluded" in made.sentence
+
+
+@pytest.mark.parametrize("kind", ["state", "swapped", "change", "gradient", "turned"])
+def test_the_sign_is_handled(kind: str, tmp_path: Path) -> None:
+    private = record()
+    before, after = trained(small(), private.inputs, private.labels)
+    sent = {name: after[name] - before[name] for name in before}
+    down = {name: -value for name, value in sent.items()}
+    if kind == "state":
+        capture = captured(*states(tmp_path, before, after), small())
+    elif kind == "swapped":
+        capture = captured(*states(tmp_path, after, before), small())
+    elif kind == "change":
+        capture = captured(*states(tmp_path, before, sent, kind="change"), small())
+    elif kind == "gradient":
+        capture = captured(*states(tmp_path, before, down, kind="gradient"), small())
+    else:
+        capture = captured(*states(tmp_path, before, down, kind="change", sign=-1), small())
+    right = upright(capture, 4, 1)
+    bias = right.gradient["3.bias"]
+    assert int(bias.argmin()) == 2
+    assert int((bias < 0).sum()) == 1
+    assert (right is not capture) == (kind == "swapped")
+    assert float(sum(v.square().sum() for v in right.gradient.values())) == pytest.approx(1, rel=1e-5)
+
+
+def test_a_batch_is_matched(tmp_path: Path) -> None:
+    private = record(2)
+    capture = captured(*states(tmp_path, *trained(small(), private.inputs, private.labels)), small())
+    attack = Adversary(scaled_l2(), solver=lbfgs(steps=150, target=1e-6))
+    (made,) = inspect(
+        small(), DOMAIN, [capture], batch=2, labels=private.labels, known=private, attacks=[attack], draws=1
+    )
+    assert made.inputs.shape == (2, 1, 8, 8)
+    assert min(made.psnr) > max(made.null_psnr)
+
+
+def test_attacks_suit_the_model() -> None:
+    for model, said in (
+        (small(), ["scaled_l2"]),
+        (small(smooth=False), ["cosine"]),
+        (nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), ["analytic", "scaled_l2", "cosine"]),
+    ):
+        names = [repr(attack) for attack in attacks_on(Task(model, DOMAIN), 1)]
+        assert len(names) == len(said)
+        assert all(word in name for word, name in zip(said, names, strict=True))
+
+
+def test_a_linear_first_layer_is_exact(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 4))
+    private = record()
+    capture = captured(*states(tmp_path, *trained(model, private.inputs, private.labels)), model)
+    attacks = attacks_on(Task(model, DOMAIN), 1)[:1]
+    (made,) = inspect(model, DOMAIN, [capture], known=private, attacks=attacks)
+    assert made.psnr[0] > 60
+
+
+def test_a_folder_of_rounds_and_clients(tmp_path: Path) -> None:
+    model = small()
+    expected = []
+    for r in (1, 2):
+        private = record(2)
+        start = {name: value.clone() for name, value in model.state_dict().items()}
+        save_file(start, tmp_path / f"r{r}.safetensors")
+        for c in (1, 2):
+            model.load_state_dict(start)
+            _, after = trained(model, private.inputs[c - 1 : c], private.labels[c - 1 : c])
+            if c == 1:
+                save_file(after, tmp_path / f"r{r}-client{c}.safetensors")
+            else:
+                change = {name: after[name] - start[name] for name in start}
+                save_file(change, tmp_path / f"u{r}.safetensors", metadata_of("change", round=r, client="b"))
+            expected.append(int(private.labels[c - 1]))
+    captures = folder_of(tmp_path, small())
+    assert [c.name for c in captures] == [f"{n}.safetensors" for n in ("r1-client1", "r2-client1", "u1", "u2")]
+    assert [int(c.gradient["3.bias"].argmin()) for c in captures] == [2, 2, 0, 0]
+    (tmp_path / "r2.safetensors").unlink()
+    with pytest.raises(FileError, match="round 2 began with"):
+        folder_of(tmp_path, small())
+    assert len(folder_of(tmp_path, small(), captures[0].before)) == 4
+
+
+def test_what_cannot_be_inspected(tmp_path: Path) -> None:
+    before, after = trained(small(), record().inputs, record().labels)
+    for one, other, said in (
+        (before, before, "nothing changed"),
+        ({k: v for k, v in before.items() if k != "3.bias"}, after, "'3.bias' is missing"),
+        (before, {**after, "3.bias": torch.zeros(5)}, "has shape"),
+    ):
+        with pytest.raises(FileError, match=said):
+            captured(*states(tmp_path, one, other), small())
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileError, match="no weights or updates"):
+        folder_of(tmp_path / "empty", small())
+
+
+def test_coarse_weights_are_said(tmp_path: Path) -> None:
+    before, after = trained(small(), record().inputs, record().labels)
+    coarse = [{n: v.half() for n, v in state.items()} for state in (before, after)]
+    assert isinstance(made := captured(*states(tmp_path, *coarse), small()), Capture)
+    assert any("rounding" in note for note in made.notes)
