@@ -1,8 +1,8 @@
-"""From a protection to its bounds: capacity, ε, and the ceiling on reconstruction, or a sentence why there is none.
+"""The bounds of a protection: capacity, ε and the ceiling on reconstruction, or the reason why there is none.
 
-A proof needs two things: noise, and a limit on how far a record can move what the noise is added to. What stands
-before the clipping is pre-processing and what follows the noise post-processing: neither raises any of the three. So
-the update-stage chain is read from its noise backwards; the other stages come before it and need not be known.
+A proof needs noise, and a limit on how far a record can move what the noise is added to (the sensitivity). Parts before
+the clipping are pre-processing and parts after the noise are post-processing: neither increases any of the three. The
+update-stage chain is analysed from its noise backwards; the other stages come before it and do not matter.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _KNOWN = "no proof is known"
 
 @dataclass(frozen=True)
 class Figure:
-    """A proven number with what it says, or None with why there is none; and what it rests on."""
+    """A proven number with its meaning, or None with the reason why there is none; and its assumptions."""
 
     value: float | None
     sentence: str
@@ -58,10 +58,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Bound:
-    """What no adversary beats under a protection.
+    """What no adversary can beat under a protection.
 
-    ``log_capacity`` is about everything the client's records say together; ``epsilon`` protects one ``unit``;
-    ``ceiling`` is on the probability of reconstructing one record within the threshold that κ was measured at.
+    ``log_capacity`` covers all records of the client together; ``epsilon`` protects one ``unit``; ``ceiling`` bounds
+    the probability of reconstructing one record within the threshold at which κ was measured.
     """
 
     protection: str
@@ -102,13 +102,13 @@ def bound_of(
 
     Args:
         sizes: p, the entries of the update; or by tensor name, which clipping per layer needs.
-        batch: L, the examples of one update. Per-example clipping divides one record's weight by it; with matched
-            reconstructions a blind adversary has L guesses, so κ counts L times.
+        batch: L, the examples of one update. Per-example clipping divides the sensitivity to one record by L; since L
+            reconstructions are matched to the records, even the best guess has L attempts, and κ counts L times.
         rounds: in how many rounds the same records take part.
-        delta: δ of the ε asked for; None asks for none (Laplace and von Mises-Fisher noise have δ = 0 anyway).
-        guess: κ, the best blind guess at the leak threshold: a :class:`BestGuess`, whose upper limit is used, or a
-            number that is known. None asks for no ceiling. If the adversary knows labels, so must the guess.
-        grants: the nuisances that the threat model grants: one that depends on the record goes around the noise.
+        delta: δ of the requested ε; None for no ε (Laplace and von Mises-Fisher noise have δ = 0 anyway).
+        guess: κ, the success of the best guess at the leak threshold: a :class:`BestGuess`, whose upper limit is used,
+            or a known number; None for no ceiling. If the adversary knows labels, the guess must use them, too.
+        grants: the nuisances that the threat model grants; one that depends on the record bypasses the noise.
         reduction: whether the client averages or sums its examples.
     """
     whole = Protection(update=protection) if isinstance(protection, UpdatePart) else protection
@@ -135,14 +135,14 @@ def bound_of(
 
 
 def _without_noise(whole: Protection) -> str:
-    """Why nothing is proven of a protection that adds no noise to the update."""
+    """Why nothing is proven about a protection that adds no noise to the update."""
     early = [part for part in (*whole.input, *whole.model, *whole.training) if part != part.neutral()]
     chance = [*early, *(part for part in parts_of(whole.update) if isinstance(part, RandomPrune | Quantise))]
     if chance:
         names = " and ".join(map(repr, chance))
         drawn = "draws" if len(chance) == 1 else "draw"
-        return f"{names} {drawn} at random, but not noise on a clipped update, which is what proofs are known for"
-    return f"{whole!r} adds no noise: what leaves is a function of the record, and nothing limits what it tells"
+        return f"{names} {drawn} at random, but proofs are known only for noise on a clipped update"
+    return f"{whole!r} adds no noise: the release is a function of the record, and nothing limits what it reveals"
 
 
 def _value(figure: Figure) -> float:
@@ -164,7 +164,7 @@ def _noisy(
     grants: frozenset[str],
     reduction: Literal["mean", "sum"],
 ) -> Bound:
-    """The bound that the noise at one place of the chain gives."""
+    """The bound that follows from the noise at one place of the chain."""
     noise = parts_of(whole.update)[place]
     reach = reach_of(whole, place, sizes, batch, grants, mean=reduction == "mean")
     if isinstance(reach, str):
@@ -185,7 +185,7 @@ def _noisy(
 
 
 def _log_capacity(noise: UpdatePart, reach: Reach) -> float | None:
-    """Of one round, about all the client's records; the least of what is proven."""
+    """For one round and all records of the client; the smallest proven value."""
     p, r = reach.dim, reach.radius
     match noise:
         case VonMisesFisher(kappa=kappa):
@@ -202,8 +202,8 @@ def _log_capacity(noise: UpdatePart, reach: Reach) -> float | None:
 def _capacity(log_c: float, rounds: int) -> Figure:
     total = repeat(max(log_c, 0.0), rounds)
     sentence = (
-        f"no adversary multiplies its success by more than e^{total:.4g}, whatever its prior and its gain, about "
-        f"all the client's records together, over {_times(rounds)}"
+        f"no adversary multiplies its success by more than e^{total:.4g}, for any prior and any gain, on all records "
+        f"of the client together, over {_times(rounds)}"
     )
     return Figure(total, sentence, (_NOISE,))
 
@@ -214,11 +214,11 @@ def _epsilon(noise: UpdatePart, reach: Reach, rounds: int, delta: float | None) 
     match noise:
         case Gaussian(std=std) if delta is not None:
             if reach.one == 0:
-                return Figure(0.0, "nothing of the record reaches the noise", assumed)
+                return Figure(0.0, "the release does not depend on the record", assumed)
             privacy = epsilon_of(std / reach.one, delta=delta, steps=rounds, unit=reach.unit)
             return Figure(privacy.epsilon, str(privacy), assumed)
         case Gaussian():
-            return Figure(None, "an ε of Gaussian noise needs a δ in (0, 1)")
+            return Figure(None, "ε of Gaussian noise needs a δ in (0, 1)")
         case Laplace(scale=scale):
             epsilon = rounds * laplace_epsilon(reach.one_l1, scale)
             return Figure(epsilon, f"({epsilon:.6g}, 0)-DP if one {reach.unit} is added or removed", assumed)
@@ -233,7 +233,7 @@ def _ceiling(
     noise: UpdatePart, reach: Reach, rounds: int, log_c: float | None, guess: BestGuess | float | None, batch: int
 ) -> Figure:
     if guess is None:
-        return Figure(None, "a ceiling needs κ, the success of the best blind guess at the leak threshold")
+        return Figure(None, "a ceiling needs κ, the success of the best guess at the leak threshold")
     one = guess.upper if isinstance(guess, BestGuess) else guards.probability(guess, "guess", _FORMULA)
     kappa = min(1.0, batch * one)
     limits: list[Ceiling] = [] if log_c is None else [capacity_ceiling(kappa, repeat(max(log_c, 0.0), rounds))]
@@ -258,11 +258,13 @@ def _ceiling(
 
 
 def _about(guess: BestGuess | float, batch: int) -> tuple[str, ...]:
-    several = (f"κ counts {batch} times: that many reconstructions are matched to the record",) if batch > 1 else ()
+    several = (f"κ counts {batch} times: {batch} reconstructions are matched to each record",) if batch > 1 else ()
     if not isinstance(guess, BestGuess):
         return ("κ is given, not measured", *several)
-    sample = f"κ: upper {guess.confidence:.0%} limit over {guess.samples} reference records, drawn like the victim's"
-    tried = ("κ is about the guesses that were tried",) if guess.scope != "all guesses" else ()
+    sample = (
+        f"κ: upper {guess.confidence:.0%} limit on {guess.samples} reference records, distributed like the victim's"
+    )
+    tried = ("κ covers only the guesses that were tried",) if guess.scope != "all guesses" else ()
     return (sample, *tried, *several)
 
 

@@ -17,10 +17,10 @@ Sizes = int | Mapping[str, int]
 
 @dataclass(frozen=True)
 class Reach:
-    """Where an update can lie at the door of the noise.
+    """The set of updates that can reach the noise (its sensitivity).
 
-    ``radius`` is that of a ball around 0 that holds it, ``one`` how far one unit can move it (removed: to the
-    zero contribution); ``layers`` are the balls of layers clipped one by one; ``keep`` the chance that
+    ``radius`` is that of a ball around 0 that contains them, ``one`` how far one unit can move the update (removal:
+    to the zero contribution); ``layers`` are the balls of layers clipped separately; ``keep`` is the probability that
     an entry survives pruning. Radii are infinite where nothing clips.
     """
 
@@ -33,20 +33,20 @@ class Reach:
 
     @property
     def l1(self) -> float:
-        """``‖u‖₁ ≤ √p ‖u‖₂``, layer by layer where they are clipped so."""
+        """``‖u‖₁ ≤ √p ‖u‖₂``, layer by layer where layers are clipped separately."""
         whole = math.sqrt(self.dim) * self.radius
         return min(whole, math.fsum(math.sqrt(n) * r for n, r in self.layers)) if self.layers else whole
 
     @property
     def one_l1(self) -> float:
-        """The same of one unit."""
+        """The same for one unit."""
         return min(self.l1, math.sqrt(self.dim) * self.one)
 
 
 def reach_of(
     whole: Protection, noise: int, sizes: Sizes, batch: int, grants: frozenset[str], *, mean: bool
 ) -> Reach | str:
-    """The reach at the door of the noise (its place in the chain), or why it has no limit, in a sentence."""
+    """The sensitivity at the noise (given by its place in the chain), or a sentence why it is unbounded."""
     parts = parts_of(whole.update)
     leak = _goes_around(whole, parts, noise, grants)
     if leak:
@@ -63,31 +63,31 @@ def reach_of(
         elif isinstance(part, RandomPrune):
             reach = replace(reach, keep=reach.keep * (1 - part.p))
         elif not part.shrinks and math.isfinite(reach.radius):
-            return (
-                f"{part!r} stands between the clipping and {parts[noise]!r}, and may lengthen the update; put it first"
-            )
+            return f"{part!r} may increase the norm of the update between clipping and {parts[noise]!r}; put it first"
         elif not isinstance(part, Clip | Identity):
             # it may jump where a record moves its input a little (a threshold does), and carry from entry to entry: of
             # what is known only the length is left, and the whole ball is one unit's
             reach = replace(reach, one=reach.radius, layers=(), keep=1.0, unit="client")
     if math.isinf(reach.radius):
         return (
-            f"nothing clips the update before {parts[noise]!r}: a record may move it farther than any noise hides; "
+            f"nothing clips the update before {parts[noise]!r}, so its sensitivity to a record is unbounded; "
             "put clip(norm=…) before it"
         )
     return reach
 
 
 def _goes_around(whole: Protection, parts: tuple[UpdatePart, ...], noise: int, grants: frozenset[str]) -> str | None:
-    """What tells of the record without passing through the noise."""
+    """What reveals the record without passing through the noise."""
     for part in parts[noise + 1 :]:
         if not part.closed:
-            return f"{part!r} acts after {parts[noise]!r} and may look at the record itself; put it before the noise"
+            return (
+                f"{part!r} acts after {parts[noise]!r} but is not post-processing: it may use the record; put it first"
+            )
     early = [part for stage in STAGES[:3] for part in getattr(whole, stage)]
     for part in (*early, *parts[:noise]):
         told = sorted({name.rpartition(".")[2] for name in part.nuisances} & grants)
         if told and not isinstance(part, RandomPrune):  # its mask was drawn without a look at the record
-            return f"the granted {told[0]} of {part!r} may depend on the record, and goes around the noise"
+            return f"the granted {told[0]} of {part!r} may depend on the record and bypasses the noise"
     return None
 
 

@@ -1,4 +1,4 @@
-"""The data sets known by name: their files, where to get them, what they may be used for."""
+"""The data sets known by name: their files, sources and licences."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Entry:
 
     @property
     def folder(self) -> Path:
-        """Where its files lie, or would lie."""
+        """Where its files are, or would be."""
         return Path(__file__).parent / "sample" if self.client == "bundled" else cache_folder() / self.name
 
     @property
@@ -50,7 +50,7 @@ class Entry:
 
 
 def cache_folder() -> Path:
-    """``$LEAKGAUGE_CACHE``, else ``$XDG_CACHE_HOME/leakgauge``, else ``~/.cache/leakgauge``."""
+    """``$LEAKGAUGE_CACHE``, otherwise ``$XDG_CACHE_HOME/leakgauge``, otherwise ``~/.cache/leakgauge``."""
     own, common = os.environ.get("LEAKGAUGE_CACHE"), os.environ.get("XDG_CACHE_HOME")
     if own:
         return Path(own).expanduser()
@@ -134,7 +134,7 @@ _ALL = (
     Entry(
         name="cifar10",
         title="CIFAR-10, 50,000 + 10,000 images",
-        licence="none stated: fetch it, do not pass it on",
+        licence="none stated; do not redistribute",
         layout="cifar",
         shape=(3, 32, 32),
         class_names=_THINGS,
