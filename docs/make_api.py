@@ -21,7 +21,11 @@ from leakgauge.cli.listing import parts
 FOLDER = Path(__file__).parent / "api"
 CORE = {
     "task": ("Task and recipe", "What is public about a client, and how it trains.", ("Task", "Recipe")),
-    "records": ("Records and domains", "Private examples, and what kind of thing they are.", ("Records", "Domain")),
+    "records": (
+        "Records and domains",
+        "Private examples, and what kind of thing they are.",
+        ("Records", "Domain", "Feature"),
+    ),
     "threat": ("Threat", "What the adversary is told.", ("Threat",)),
     "observation": (
         "Observations",

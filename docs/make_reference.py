@@ -27,6 +27,7 @@ KINDS = {
     "defense": "Defenses",
     "likelihood": "Likelihoods",
     "prior": "Priors",
+    "metric": "Metrics",
     "solver": "Solvers",
     "schedule": "Schedules",
     "model": "Networks",

@@ -1,4 +1,4 @@
-"""What a check is, what it returns, and the register of all of them.
+"""What a check is, and the register of all of them.
 
 A check is a function, registered under a name and the row (of ``rows.toml``) whose claim it measures::
 
@@ -6,9 +6,10 @@ A check is a function, registered under a name and the row (of ``rows.toml``) wh
     def delta_ball() -> Measurement:
         \"\"\"Kolmogorov-Smirnov test of the radii of 10,000 points, d = 784.\"\"\"
         p = ...
-        return Measurement(value=p, passed=p > 0.01, detail="p-value, 10,000 points")
+        return Measurement({"p-value": Number(p, above(0.01))}, detail="10,000 points")
 
-It may take one argument, a :class:`Context`, to say how far it is and to keep partial work of a long run.
+It may take one argument, a :class:`Context`, to say how far it is and to keep partial work of a long run. What it
+depends on without importing it (a program that it starts, a file that it reads) is named by ``uses``.
 """
 
 from __future__ import annotations
@@ -16,50 +17,21 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import isnan
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
+
+from evidence.measurement import Measurement
 
 Cost = Literal["fast", "minutes", "long"]
-Value = float | str | Mapping[str, float | str]
-Bounds = tuple[float, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """What a check found: a value, its interval, and whether it passes the bar.
-
-    ``value`` is a number, a text, or several of them by name; ``interval`` has the same form. ``detail`` says in a
-    sentence what was done (records, seeds, settings); ``table`` holds the rows behind the value, for the page.
-    A NaN never passes, and an interval that does not hold its value is a mistake.
-    """
-
-    value: Value
-    passed: bool
-    interval: Bounds | Mapping[str, Bounds] | None = None
-    detail: str = ""
-    table: Sequence[Mapping[str, Any]] = ()
-
-    def __post_init__(self) -> None:
-        values = self.value if isinstance(self.value, Mapping) else {"": self.value}
-        intervals = self.interval if isinstance(self.interval, Mapping) else {"": self.interval}
-        for key, value in values.items():
-            if isinstance(value, str):
-                continue
-            if self.passed and isnan(value):
-                raise ValueError(f"a NaN cannot pass: {key or 'value'}")
-            bounds = intervals.get(key)
-            if bounds is not None and not bounds[0] <= value <= bounds[1]:
-                raise ValueError(f"the interval {bounds} does not hold the value {value} {key}")
 
 
 @dataclass(frozen=True)
 class Context:
     """What a running check may use: ``say`` prints progress; ``scratch`` survives an interruption.
 
-    ``scratch`` belongs to this check and these sources: after a change of the code it is another, empty folder.
+    ``scratch`` belongs to this check and its code: after a change of the code it is another, empty folder.
     """
 
     say: Callable[[str], None]
@@ -74,6 +46,7 @@ class Check:
     row: str
     cost: Cost
     function: Callable[..., Measurement]
+    uses: tuple[str, ...] = ()
 
     @property
     def about(self) -> str:
@@ -81,26 +54,29 @@ class Check:
 
     def measure(self, context: Context) -> Measurement:
         wants_context = bool(inspect.signature(self.function).parameters)
-        found = self.function(context) if wants_context else self.function()
-        if not isinstance(found, Measurement):
-            raise TypeError(f"the check {self.name} returned {type(found).__name__}, not a Measurement")
-        return found
+        measurement = self.function(context) if wants_context else self.function()
+        if not isinstance(measurement, Measurement):
+            raise TypeError(f"the check {self.name} returned {type(measurement).__name__}, not a Measurement")
+        return measurement
 
 
 CHECKS: dict[str, Check] = {}
 
 
 def check(
-    name: str, *, rows: str, cost: Cost = "fast"
+    name: str, *, rows: str, cost: Cost = "fast", uses: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., Measurement]], Callable[..., Measurement]]:
-    """Register a check under ``name`` for the row with the id ``rows``."""
+    """Register a check under ``name`` for the row with the id ``rows``.
+
+    ``uses`` names modules (``leakgauge.cli``), files and folders (``examples/demo.toml``) that it uses unimported.
+    """
     if cost not in get_args(Cost):
         raise ValueError(f"check {name}: cost must be one of {', '.join(get_args(Cost))}, got {cost!r}")
 
     def enter(function: Callable[..., Measurement]) -> Callable[..., Measurement]:
         if name in CHECKS:
             raise ValueError(f"the check {name!r} is registered twice")
-        CHECKS[name] = Check(name, rows, cost, function)
+        CHECKS[name] = Check(name, rows, cost, function, uses)
         return function
 
     return enter

@@ -1,4 +1,4 @@
-"""Run checks one by one, each in its own process, and store what each found before the next begins."""
+"""Run checks one by one, each in its own process, and store what each measured before the next begins."""
 
 from __future__ import annotations
 
@@ -16,71 +16,69 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evidence.page import render
+from evidence.page import WORDS, render
 from evidence.registry import CHECKS, Check, Context
 from evidence.rows import Row
+from evidence.sources import Sources
+from evidence.state import State, fingerprint, state
 from evidence.store import Result, Store, machine, plain
 
-MEASURED = ("value", "interval", "passed", "detail", "table", "error")
+MEASURED = ("numbers", "detail", "table", "error")
 
 
 def run(
     pairs: Iterable[tuple[Row, Check]], store: Store, console: Console, *, fresh: bool = False, isolate: bool = True
 ) -> bool:
-    """Run the checks whose stored results are missing or stale; true if every result, old or new, passes."""
-    pairs, good = list(pairs), True
+    """Run the checks whose stored results are missing or old; true if no result, stored or new, misses a bar."""
+    pairs, good, sources = list(pairs), True, Sources(store.root)
     for number, (row, check) in enumerate(pairs, 1):
+        sources = sources.fresh()
         head = f"[{number}/{len(pairs)}] {check.name}"
-        known = None if fresh else current(store, row, check.name)
-        if known:
-            say(console, f"{head}: stored, {_said(known)}")
+        known = state(row, store.read(check.name), fingerprint(check, sources).digest)
+        if known.current and not fresh:
+            say(console, f"{head}: stored, {_words(known)}")
         else:
             say(console, f"{head}: running ({check.cost}) …")
-            known = measure(row, check, store, console, fresh=fresh, isolate=isolate)
-            say(console, f"{head}: {_said(known)} ({known['seconds']:.1f} s)")
-        good = good and bool(known["passed"])
+            known, spent = measure(row, check, store, console, sources=sources, fresh=fresh, isolate=isolate)
+            say(console, f"{head}: {_words(known)} ({spent:.1f} s)")
+        good = good and known.word in ("pass", "no bar")
     return good
 
 
-def current(store: Store, row: Row, name: str) -> Result | None:
-    """The stored result if it is of these sources and this bar, and did not crash; crashes are tried again."""
-    known = store.read(name)
-    if known is None or known.get("error") or known.get("bar") != row.bar:
-        return None
-    return known if known.get("fingerprint") == store.fingerprint() else None
-
-
-def measure(row: Row, check: Check, store: Store, console: Console, *, fresh: bool, isolate: bool) -> Result:
+def measure(
+    row: Row, check: Check, store: Store, console: Console, *, sources: Sources, fresh: bool, isolate: bool
+) -> tuple[State, float]:
     """Run one check and store its result; whatever goes wrong inside it is a failed result, not an exception."""
-    fingerprint, (commit, dirty), scratch = store.fingerprint(), store.commit(), store.scratch(check.name)
+    code = fingerprint(check, sources)
+    scratch, (commit, dirty) = store.scratch(check.name, code.digest), store.commit(code.files)
     if fresh:
         shutil.rmtree(scratch, ignore_errors=True)
     start = time.perf_counter()
-    found = _in_child(check, scratch) if isolate else attempt(check, scratch)
-    seconds = time.perf_counter() - start
-    if "trace" in found:
-        say(console, found["trace"])
-    if store.fingerprint() != fingerprint:
+    outcome = _in_child(check, scratch) if isolate else attempt(check, scratch)
+    spent = time.perf_counter() - start
+    if "trace" in outcome:
+        say(console, outcome["trace"])
+    digest = fingerprint(check, sources.fresh()).digest
+    if digest != code.digest:
         # somebody edited the sources meanwhile: the number stands for neither state, so it is never reused
-        fingerprint, dirty = "changed while running", True
+        digest, dirty = "changed while running", True
     result: Result = {
         "name": check.name,
-        "issue": row.issue,
         "row": row.row,
         "bar": row.bar,
-        **store.scrub({key: found.get(key) for key in MEASURED}),
+        **store.scrub({key: outcome.get(key) for key in MEASURED}),
         "about": check.about,
         "command": command(check.name),
         "commit": commit,
         "dirty": dirty,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
-        "seconds": round(seconds, 3),
+        "seconds": round(spent, 3),
         "cost": check.cost,
-        "fingerprint": fingerprint,
+        "fingerprint": digest,
     }
     store.write(check.name, result)
-    return store.read(check.name) or result
+    return state(row, store.read(check.name) or result, digest), spent
 
 
 def say(console: Console, text: str) -> None:
@@ -98,10 +96,10 @@ def attempt(check: Check, scratch: Path) -> Result:
     scratch.mkdir(parents=True, exist_ok=True)
     context = Context(say=lambda text: print(f"    {check.name}: {text}", flush=True), scratch=scratch)
     try:
-        found: Result = plain(asdict(check.measure(context)))
-        return found
+        outcome: Result = plain(asdict(check.measure(context)))
+        return outcome
     except Exception as fault:  # a check may fail in any way; the others still run
-        return {"passed": False, "error": f"{type(fault).__name__}: {fault}", "trace": traceback.format_exc()}
+        return {"error": f"{type(fault).__name__}: {fault}", "trace": traceback.format_exc()}
 
 
 def _in_child(check: Check, scratch: Path) -> Result:
@@ -112,12 +110,12 @@ def _in_child(check: Check, scratch: Path) -> Result:
     child.start()
     theirs.close()  # so that the child's death ends the pipe
     try:
-        found: Result = ours.recv()
+        outcome: Result = ours.recv()
     except EOFError:
         child.join()
         code = child.exitcode or 0
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return {"passed": False, "error": f"the process of the check ended without a result ({how})"}
+        return {"error": f"the process of the check ended without a result ({how})"}
     except BaseException:  # an interrupt: leave no orphan that computes on
         child.terminate()
         child.join()
@@ -125,7 +123,7 @@ def _in_child(check: Check, scratch: Path) -> Result:
     finally:
         ours.close()
     child.join()
-    return found
+    return outcome
 
 
 def _child(module: str, name: str, scratch: Path, connection: Connection) -> None:
@@ -134,5 +132,5 @@ def _child(module: str, name: str, scratch: Path, connection: Connection) -> Non
     connection.close()
 
 
-def _said(result: Result) -> str:
-    return f"{'pass' if result['passed'] else 'FAIL'}, {render(result)}"
+def _words(known: State) -> str:
+    return f"{WORDS[known.word]}: {render(known, judged=True)}"

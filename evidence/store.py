@@ -1,24 +1,20 @@
-"""Results on disk, one JSON file per check, and what makes a result repeatable: sources, commit, machine."""
+"""Results on disk, one JSON file per check, and what makes a result repeatable: commit and machine."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
-
-SOURCES = ("src/leakgauge", "evidence", "benchmarks")
-"""What a result depends on: a change of any Python file in here makes every stored result stale."""
 
 ABSOLUTE = re.compile(r"(?<![\w.~>/:])/(?:[\w.@+-]+/)+[\w.@+-]*")  # /a/b, but not ./a/b, a/b or https://a/b
 
@@ -38,10 +34,10 @@ class Store:
     def read(self, name: str) -> Result | None:
         """The stored result of a check; None where there is none, or none that can be read."""
         try:
-            found = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
+            result = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
         except (FileNotFoundError, json.JSONDecodeError):
             return None
-        return found if isinstance(found, dict) else None
+        return result if isinstance(result, dict) else None
 
     def write(self, name: str, result: Result) -> None:
         """Store a result whole or not at all, whenever the process dies."""
@@ -50,23 +46,15 @@ class Store:
             json.dumps(plain(result), indent=2, ensure_ascii=False, allow_nan=False) + "\n",
         )
 
-    def scratch(self, name: str) -> Path:
-        """Where a long check keeps partial work: apart for each state of the sources, never committed."""
-        return self.root / ".evidence" / self.fingerprint()[:12] / name
+    def scratch(self, name: str, fingerprint: str) -> Path:
+        """Where a long check keeps partial work: apart for each state of its code, never committed."""
+        return self.root / ".evidence" / fingerprint[:12] / name
 
-    def fingerprint(self) -> str:
-        """A hash over the names and contents of all Python files of the sources."""
-        digest = hashlib.sha256()
-        for folder in SOURCES:
-            for path in sorted((self.root / folder).rglob("*.py")):
-                digest.update(path.relative_to(self.root).as_posix().encode() + b"\0")
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
-        return digest.hexdigest()
-
-    def commit(self) -> tuple[str, bool]:
-        """The short hash of the commit, and whether the sources differ from it."""
+    def commit(self, files: Iterable[Path]) -> tuple[str, bool]:
+        """The short hash of the commit, and whether any of these files differs from it."""
         head = self._git("rev-parse", "--short", "HEAD")
-        return head or "unknown", bool(self._git("status", "--porcelain", "--", *SOURCES)) or not head
+        paths = [path.relative_to(self.root).as_posix() for path in files]
+        return head or "unknown", not head or bool(paths and self._git("status", "--porcelain", "--", *paths))
 
     def _git(self, *arguments: str) -> str:
         try:

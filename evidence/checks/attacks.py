@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 import leakgauge as lg
-from evidence import Context, Measurement, check
+from evidence import Context, Measurement, Number, at_least, check, exactly, numbers
 from leakgauge.adversary.labels import inferred
 from leakgauge.attacks import analytic, dlg, idlg, inverting_gradients
 from leakgauge.metrics import clopper_pearson, mean_interval, psnr
@@ -27,9 +27,7 @@ def _leakage(attack: lg.adversary.Adversary, context: Context) -> Measurement:
     right = float((made.labels[:, 0] == records.labels).double().mean())
     low, high = clopper_pearson(above, len(records))
     return Measurement(
-        value=above / len(records),
-        interval=(low, high),
-        passed=above / len(records) >= 0.95,
+        {"share above 50 dB": Number(above / len(records), at_least(0.95), (low, high))},
         detail=f"{above} of {len(records)} Fashion-MNIST test images above 50 dB (worst {float(scores.min()):.1f}, "
         f"median {float(scores.median()):.1f}), labels right {right:.0%}, {made.evaluations} evaluations, {attack!r}",
         table=[
@@ -62,9 +60,7 @@ def inferred_labels() -> Measurement:
         found = torch.cat([inferred(o.rounds[0].observed, task.params, 10, 1, rule) for o in seen])
         right = int((found == records.labels).sum())
         shares[rule], bounds[rule] = right / 100, clopper_pearson(right, 100)
-    return Measurement(
-        value=shares, interval=bounds, passed=min(shares.values()) == 1.0, detail="share of labels right"
-    )
+    return Measurement(numbers(shares, bounds, exactly(1.0)), detail="share of labels right")
 
 
 @check("inverting_gradients", rows="inverting-gradients", cost="long")
@@ -87,11 +83,8 @@ def inverting(context: Context) -> Measurement:
         found = mean_interval(scores)
         values[f"{steps} iterations"], bounds[f"{steps} iterations"] = found.mean, (found.low, found.high)
         rows += [{"iterations": steps, "worst": round(float(scores.min()), 1), "best": round(float(scores.max()), 1)}]
-    passed = values["300 iterations"] >= 25 and values["1000 iterations"] >= 28
     return Measurement(
-        value=values,
-        interval=bounds,
-        passed=passed,
+        numbers(values, bounds, {"300 iterations": at_least(25), "1000 iterations": at_least(28)}),
         table=rows,
         detail="mean PSNR in dB, label known, one start, TV 4e-4",
     )
@@ -103,8 +96,7 @@ def _inverted(how: str, bar: float) -> Measurement:
     made = analytic(how=how)(task, lg.observe(task, records))
     scores = psnr(made.inputs[:, 0], records.inputs)
     return Measurement(
-        value=float(scores.min()),
-        passed=bool(scores.min() >= bar),
+        {"worst image": Number(float(scores.min()), at_least(bar))},
         detail=f"worst of 20 CIFAR-10 images in dB (best {float(scores.max()):.1f}); update in float32",
     )
 

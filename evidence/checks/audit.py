@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evidence import Context, Measurement, check
+from evidence import Context, Measurement, Number, above, at_least, at_most, check, exactly
 from leakgauge.audit import audit
 from leakgauge.metrics import clopper_pearson
 from leakgauge.study.spec import of
@@ -56,9 +56,11 @@ def false_alarms(context: Context) -> Measurement:
     loud = sum(words[word] for word in LOUD)
     low, high = clopper_pearson(loud, audits)
     return Measurement(
-        value=loud / audits,
-        interval=(low, high),
-        passed=low <= LEVEL and words["no evidence"] > audits / 2,
+        {
+            "share above no evidence": Number(loud / audits, interval=(low, high)),
+            "lower end of its interval": Number(low, at_most(LEVEL)),
+            "share called no evidence": Number(words["no evidence"] / audits, above(0.5)),
+        },
         detail=f"{loud} of {audits} above `no evidence` at the level {LEVEL}; words: {dict(sorted(words.items()))}; "
         "labels known in half of the audits, inferred in the others; other records, weights and noise in each",
     )
@@ -100,9 +102,10 @@ def power(context: Context) -> Measurement:
             context.say(str(table[-1]))
     low, high = clopper_pearson(wrong, planted)
     return Measurement(
-        value={"missed at or above recognisable": wrong / planted, "audits with such a leak": float(planted)},
-        interval={"missed at or above recognisable": (low, high)},
-        passed=wrong == 0 and planted >= 50,
+        {
+            "missed at or above recognisable": Number(wrong / planted, exactly(0), (low, high)),
+            "audits with such a leak": Number(planted, at_least(50)),
+        },
         detail=f"{wrong} of {planted} audits in which a record reaches SSIM 0.5 by construction were called "
         "`no evidence` or `too weak`; the power curve over 200 audits is below",
         table=table,
@@ -142,9 +145,11 @@ def positive_control(context: Context) -> Measurement:
             weak, audits = weak + words["too weak"], audits + times
     low, high = clopper_pearson(weak, audits)
     return Measurement(
-        value=weak / audits,
-        interval=(low, high),
-        passed=weak == audits == 20 and table[-1]["no evidence"] > 0,
+        {
+            "share of crippled adversaries called too weak": Number(weak / audits, exactly(1), (low, high)),
+            "crippled adversaries": Number(audits, exactly(20)),
+            "healthy adversary called no evidence": Number(words["no evidence"], at_least(1)),
+        },
         detail=f"{weak} of {audits} crippled adversaries called `too weak`; the healthy one is not",
         table=table,
     )

@@ -1,4 +1,4 @@
-"""Issue 5: the numbers of the bounds. What needs an attack is measured elsewhere."""
+"""The numbers of the bounds. What needs an attack is measured elsewhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from evidence.registry import Context, Measurement, check
+from evidence import Context, Measurement, Number, above, at_most, below, check, exactly, numbers, within
 from leakgauge.bounds import (
     Channel,
     epsilon_of,
@@ -39,16 +39,16 @@ BEST_OF = 20
 
 @check("gaussian_capacity_golden", rows="gaussian-capacity")
 def gaussian_capacity_golden() -> Measurement:
-    """The four values of the issue."""
+    """Four golden values."""
     found = {
         "R = 0": log_capacity_gaussian(100, 0.0, 1.0),
         "p = 1": math.exp(log_capacity_gaussian(1, 1.0, 1.0)),
         "p = 2": math.exp(log_capacity_gaussian(2, 1.0, 0.5)),
         "p = 13,700 (log)": log_capacity_gaussian(13_700, 1.0, 1.0),
     }
-    wanted = (0.0, 1.79788456080287, 5.50662827463, 116.795214658)
-    passed = all(abs(f - w) <= 1e-9 * max(1, w) for f, w in zip(found.values(), wanted, strict=True))
-    return Measurement(value=found, passed=passed, detail="golden values, to 1e-9")
+    golden = (0.0, 1.79788456080287, 5.50662827463, 116.795214658)
+    bars = {name: within(1e-9 * max(1, value), value) for name, value in zip(found, golden, strict=True)}
+    return Measurement(numbers(found, bars=bars), detail="golden values, to 1e-9")
 
 
 @check("gaussian_capacity_grid", rows="gaussian-capacity", cost="minutes")
@@ -68,9 +68,9 @@ def gaussian_capacity_grid(context: Context) -> Measurement:
 
 @check("vmf_capacity_golden", rows="vmf-capacity")
 def vmf_capacity_golden() -> Measurement:
-    """The value of the issue, p = 3 and κ = 1."""
+    """The golden value at p = 3 and κ = 1."""
     found = log_capacity_vmf(3, 1.0)
-    return Measurement(value=found, passed=abs(found - 0.838560638428804) <= 1e-9, detail="log capacity")
+    return Measurement({"log capacity": Number(found, within(1e-9, 0.838560638428804))})
 
 
 @check("vmf_capacity_grid", rows="vmf-capacity", cost="minutes")
@@ -99,11 +99,8 @@ def capacity_speed() -> Measurement:
         "pruned": [lambda q=q: log_capacity_pruned(p, 1.0, 0.1, q) for q in (0.01, 0.5, 0.99)],  # type: ignore[misc]
         "50 layers": [lambda: log_capacity_layers([p // 50] * 50, 1.0, 1.0).product],
     }
-    found: dict[str, float | str] = {n: max(1e3 * _best(f) for f in each) for n, each in cases.items()}
-    passed = all(isinstance(ms, float) and ms < 5 for ms in found.values())
     return Measurement(
-        value=found,
-        passed=passed,
+        numbers({n: max(1e3 * _best(f) for f in each) for n, each in cases.items()}, bars=below(5)),
         detail=f"milliseconds, best of {BEST_OF}; 50 layers are 52 capacities at once",
     )
 
@@ -128,7 +125,7 @@ def vmf_sampling_speed() -> Measurement:
             found[str(dtype).removeprefix("torch.")] = draws / normals
     finally:
         torch.set_num_threads(threads)
-    return Measurement(value=found, passed=max(found.values()) <= 5, detail="times the price of the normals")
+    return Measurement(numbers(found, bars=at_most(5)), detail="times the price of the normals")
 
 
 @check("vmf_against_scipy", rows="vmf-samplers")
@@ -139,7 +136,9 @@ def vmf_against_scipy() -> Measurement:
         ours = 1 - sample_gaps(dim, kappa, 50_000, np.random.default_rng(seed))
         theirs = stats.vonmises_fisher(np.eye(dim)[0], kappa).rvs(50_000, random_state=100 + seed)[:, 0]
         found.append(float(stats.ks_2samp(ours, theirs).pvalue))
-    return Measurement(value=min(found), passed=min(found) > 0.01 / len(found), detail="level 1 % over 6 settings")
+    return Measurement(
+        {"least p-value": Number(min(found), above(0.01 / len(found)))}, detail="level 1 % over 6 settings"
+    )
 
 
 @check("vmf_mean_length", rows="vmf-samplers")
@@ -150,7 +149,7 @@ def vmf_mean_length() -> Measurement:
         gaps = sample_gaps(13_700, kappa, 100_000, np.random.default_rng(0))
         error = gaps.std() / math.sqrt(len(gaps))
         worst = max(worst, float(abs(gaps.mean() - (1 - mean_resultant(13_700, kappa))) / error))
-    return Measurement(value=worst, passed=worst < 3.5, detail="standard errors, 5 concentrations")
+    return Measurement({"largest deviation": Number(worst, below(3.5))}, detail="standard errors, 5 concentrations")
 
 
 @check("capacity_laws", rows="bound-laws")
@@ -178,7 +177,7 @@ def capacity_laws() -> Measurement:
             math.isclose(channel.times(after).capacity, channel.capacity * after.capacity, rel_tol=1e-12),
         )
         violations += laws.count(False)
-    return Measurement(value=float(violations), passed=violations == 0, detail="violations, 5,000 cases of 9 laws")
+    return Measurement({"violations": Number(violations, exactly(0))}, detail="5,000 cases of 9 laws")
 
 
 @check("epsilon_round_trip", rows="bound-laws", cost="minutes")
@@ -197,15 +196,14 @@ def epsilon_round_trip() -> Measurement:
         if there.epsilon > 1e-9:
             back = sigma_of(there.epsilon, **options)  # type: ignore[arg-type]
             worst[method] = max(float(worst.get(method, 0.0)), abs(back.sigma / sigma - 1))
-    passed = all(isinstance(error, float) and error <= 1e-6 for error in worst.values())
-    return Measurement(value=worst, passed=passed, detail="relative error of σ, δ = 1e-5")
+    return Measurement(numbers(worst, bars=at_most(1e-6)), detail="relative error of σ, δ = 1e-5")
 
 
 def _largest(errors: Iterable[tuple[float, int, float]], parameter: str) -> Measurement:
     listed = list(errors)
     worst, dim, at = max(listed)
     detail = f"largest of {len(listed)} errors on the log, at p = {dim}, {parameter} = {at:.3g}"
-    return Measurement(value=worst, passed=worst <= BAR, detail=detail)
+    return Measurement({"largest error": Number(worst, at_most(BAR))}, detail=detail)
 
 
 def _best(function: Callable[[], float]) -> float:

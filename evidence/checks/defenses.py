@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import leakgauge as lg
-from evidence import Context, Measurement, check
+from evidence import Context, Measurement, Number, above, at_least, at_most, below, check, exactly, numbers
 from evidence.checks.attacks import CIFAR_MEAN, CIFAR_STD
 from leakgauge.adversary import L2, Adversary, Reconstruction, l2, lbfgs, nulls, scaled_l2
 from leakgauge.attacks import adaptive, inverting_gradients
@@ -72,9 +72,7 @@ def lrp_cosine(context: Context) -> Measurement:
         float((scores[f"{n}, {LRP}"] - scores[f"{n}, identity()"]).abs().max()) for n in ("dlg_lenet", "bayes_cnn")
     )
     return Measurement(
-        value={**values, "largest difference of an image": gap},
-        interval=bounds,
-        passed=gap <= 0.05,
+        numbers(values, bounds) | {"largest difference of an image": Number(gap, at_most(0.05))},
         detail="dB; hidden scales from U(0, 4), labels known, 300 iterations. In float32 the attack is as good on "
         "average, but rounding lets single images end elsewhere",
         table=_table(scores),
@@ -107,12 +105,11 @@ def lrp_l2(context: Context) -> Measurement:
         attack = Adversary(likelihood=likelihood, solver=solver, restarts=2)
         scores[name] = _scores(attack(defended, seen), records)
     values, bounds = _means(scores)
-    above = {name: int((v > 35).sum()) for name, v in scores.items()}
+    counts = {f"above 35 dB: {name}": int((v > 35).sum()) for name, v in scores.items()}
+    as_many = {"above 35 dB: fitted scale, LRP": at_least(counts["above 35 dB: plain L2, undefended"])}
     lost = values["plain L2, undefended"] - values["plain L2, LRP"]
     return Measurement(
-        value={**values, "plain L2 loses": lost, **{f"above 35 dB: {n}": k for n, k in above.items()}},
-        interval=bounds,
-        passed=above["fitted scale, LRP"] >= above["plain L2, undefended"] and lost >= 5,
+        numbers(values, bounds) | {"plain L2 loses": Number(lost, at_least(5))} | numbers(counts, bars=as_many),
         detail="mean dB, then images of 20 above 35 dB; hidden scales from U(0, 4), labels known, L-BFGS, at most 2 "
         "starts chosen blindly. The published protection comes from the attack chosen",
         table=_table(scores),
@@ -129,7 +126,7 @@ def precode_mlp() -> Measurement:
     for form in ("official", "bayes"):
         task = base.protect(f"precode(form='{form}', uniform=0.05)")
         worst[form] = float(_scores(adaptive()(task, lg.observe(task, records, seed=1)), records).min())
-    return Measurement(value=worst, passed=min(worst.values()) >= 150, detail="worst of 20 images in dB, batch 1")
+    return Measurement(numbers(worst, bars=at_least(150)), detail="worst of 20 images in dB, batch 1")
 
 
 @check("precode_noise", rows="precode", cost="fast")
@@ -143,9 +140,7 @@ def precode_noise() -> Measurement:
         rounds = [one.rounds[0] for one in seen]
         gaps = [float((latent_noise(defended, r) - next(iter(r.nuisances.values()))).abs().max()) for r in rounds]
         worst[form] = max(gaps)
-    return Measurement(
-        value=worst, passed=max(worst.values()) <= 1e-4, detail="largest error of any of 256 codes of 20 images"
-    )
+    return Measurement(numbers(worst, bars=at_most(1e-4)), detail="largest error of any of 256 codes of 20 images")
 
 
 @check("precode_cnn", rows="precode", cost="minutes")
@@ -169,9 +164,7 @@ def precode_cnn(context: Context) -> Measurement:
     values, bounds = _means(scores)
     gain = values["adaptive"] - values["generic"]
     return Measurement(
-        value={**values, "adaptive over generic": gain},
-        interval=bounds,
-        passed=values["adaptive"] >= 28 and gain >= 15,
+        numbers(values, bounds, {"adaptive": at_least(28)}) | {"adaptive over generic": Number(gain, at_least(15))},
         detail="mean PSNR in dB, 1,000 iterations, one start. The generic attack (inverting gradients) knows model and "
         "loss, not the noise, and takes its mean, 0",
         table=_table(scores),
@@ -209,9 +202,7 @@ def precode_batch(context: Context) -> Measurement:
         for how, size in BATCHES
     ]
     return Measurement(
-        value={**values, "least gain": min(gains)},
-        interval=bounds,
-        passed=min(gains) > 0,
+        numbers(values, bounds) | {"least gain": Number(min(gains), above(0))},
         detail="mean PSNR in dB of 8 MNIST test images, batches matched one to one, 500 iterations, one start, labels "
         "known; no bar. The prior of the noise counts in full beside a density, 1e-7 beside a cosine (train records). "
         "At batch 1 without noise adaptive() recovers the noise exactly instead: row precode",
@@ -268,8 +259,7 @@ def mixup_decode() -> Measurement:
                 name = f"k = {k}, T = {epochs}"
                 worst[name] = min(worst.get(name, torch.inf), float(scores.min()))
     return Measurement(
-        value=worst,
-        passed=min(worst.values()) >= 100,
+        numbers(worst, bars=at_least(100)),
         detail="worst of 50 images in dB, the worse of two coefficient laws; indices and coefficients granted. Table: "
         "with the coefficients hidden (fitted) too, at T = 20",
         table=rows,
@@ -304,9 +294,7 @@ def instahide_decode(context: Context) -> Measurement:
             rows.append({"k": k, "arm": name, "worst": round(float(scores.min()), 3)})
         context.say(f"k = {k}: {values[f'k = {k}, many starts']:.3f}")
     return Measurement(
-        value=values,
-        interval=bounds,
-        passed=values["k = 4, many starts"] >= 0.9,
+        numbers(values, bounds, {f"k = {k}, many starts": at_least(0.9) for k in (4, 6)}),
         detail=f"mean SSIM of magnitudes, best of {STARTS} starts by the residual of each pixel. The sign of a pixel, "
         "common to all records, stays undetermined: magnitudes are not recovered images",
         table=rows,
@@ -366,11 +354,9 @@ def hidden_mixing(context: Context) -> Measurement:
         interval = mean_interval(ssim((2 * decode_instahide(given, indices, used, 50)).clamp(0, 1), truth))
         key = f"InstaHide, {name}, SSIM of magnitudes"
         values[key], bounds[key] = interval.mean, (interval.low, interval.high)
-    full = [values[f"MixUp, k = {k}, T = 20"] for k in (4, 6)]
+    gain = min(values[f"MixUp, k = {k}, T = 20"] for k in (4, 6)) - values[null]
     return Measurement(
-        value=values,
-        interval=bounds,
-        passed=min(full) > values[null] + 20,
+        numbers(values, bounds) | {"MixUp, T = 20, least gain over the null": Number(gain, above(20))},
         detail="MixUp: mean PSNR in dB, indices and coefficients hidden, k and the number of records known; images and "
         "records matched one to one (from gradients: in the order that adaptive() finds, soft labels granted). "
         "InstaHide: T = 20, k = 4, indices granted, 12 starts; magnitudes are not recovered images. No bar",
@@ -407,9 +393,7 @@ def mixing_from_gradients(context: Context) -> Measurement:
         score = psnr(made.inputs[:, 0], shown)
         rows.append({"defense": how, "PSNR of inverted encodings against the encodings": round(float(score.mean()), 2)})
     return Measurement(
-        value=values,
-        interval=bounds,
-        passed=True,
+        numbers(values, bounds),
         detail="mean PSNR in dB and SSIM against the record (InstaHide: against its magnitudes); no bar. Soft "
         "labels, indices and coefficients granted, 300 iterations per encoding",
         table=rows,
@@ -419,11 +403,11 @@ def mixing_from_gradients(context: Context) -> Measurement:
 @check("cost_model", rows="cost-model", cost="fast")
 def cost_model() -> Measurement:
     """GradAttack's Table 3 from its formula."""
-    made = {"no defense": Costs().plain().total, **{f"N = {n:,}": Costs().mixed(n).total for n in SIZES}}
-    right = round(made["no defense"], 2) == TABLE_3["no defense"]
-    right = right and all(round(made[f"N = {n:,}"], 2) == TABLE_3[n] for n in SIZES)
+    hours = {"no defense": Costs().plain().total, **{f"N = {n:,}": Costs().mixed(n).total for n in SIZES}}
+    paper = {"no defense": TABLE_3["no defense"], **{f"N = {n:,}": TABLE_3[n] for n in SIZES}}
     return Measurement(
-        value={name: round(value, 2) for name, value in made.items()}, passed=right, detail="GPU hours, InstaHide by N"
+        {name: Number(round(hours[name], 2), exactly(paper[name])) for name in hours},
+        detail="GPU hours, InstaHide by N",
     )
 
 
@@ -485,11 +469,9 @@ def ats_early(context: Context) -> Measurement:
             null = attack(task, nulls.noise(seen, seed=2))
             scores["null: noise for the update"] = psnr(null.inputs[:, 0], shown)
     values, bounds = _means(scores)
-    early = [value for key, value in values.items() if key.startswith("convbig") and key.endswith("step 10")]
+    early = [key for key in values if key.startswith("convbig") and key.endswith("step 10")]
     return Measurement(
-        value=values,
-        interval=bounds,
-        passed=min(early) >= 20,
+        numbers(values, bounds, dict.fromkeys(early, at_least(20))),
         detail="mean PSNR in dB against the transformed record; raw in the table. The bar: ConvBig at step 10, "
         "rate 0.1; networks that learn or diverge faster at this rate leak less, and stand beside it. 200 iterations, "
         "labels and policy known, choice and signs hidden. Rate 1e-4 is the slip of the released code, 0.1 was meant",
@@ -518,15 +500,15 @@ def ats_search(context: Context) -> Measurement:
         {"policy": f"{p} (named)", "S_pri": round(a, 3), "S_acc": round(b, 2), "accepted": "—"}
         for p, (a, b) in named.items()
     ]
-    ranked = all(a.privacy <= b.privacy for a, b in pairwise(found) if a.accepted == b.accepted)
+    swapped = sum(a.privacy > b.privacy for a, b in pairwise(found) if a.accepted == b.accepted)
     return Measurement(
-        value={
-            "minutes": round(seconds / 60, 2),
-            "best S_pri": found[0].privacy,
-            "worst S_pri": max(s.privacy for s in found),
-            "S_pri without a policy": named["-1"][0],
+        {
+            "minutes": Number(round(seconds / 60, 2), below(10)),
+            "neighbours in the wrong order": Number(swapped, exactly(0)),
+            "best S_pri": Number(found[0].privacy),
+            "worst S_pri": Number(max(s.privacy for s in found)),
+            "S_pri without a policy": Number(named["-1"][0]),
         },
-        passed=ranked and seconds < 600,
         detail="S_pri: lower is more private; S_acc per image, at most −1, higher is better; the better half enters",
         table=rows,
     )
@@ -569,7 +551,11 @@ def defense_laws() -> Measurement:
                 if not all(torch.equal(a[n], b[n]) for a, b in updates for n in a):
                     changed.append(name)
     return Measurement(
-        value={"settings": parts, "neutral settings": neutral, "touched": len(touched), "changed": len(changed)},
-        passed=not touched and not changed,
+        {
+            "settings": Number(parts, at_least(1)),
+            "neutral settings": Number(neutral, at_least(1)),
+            "touched": Number(len(touched), exactly(0)),
+            "changed": Number(len(changed), exactly(0)),
+        },
         detail=f"model, buffers, gradients, train flags, hooks. Densities: row sampler-density. {touched} {changed}",
     )

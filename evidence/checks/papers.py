@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scipy import stats
 
-from evidence import Context, Measurement, check
+from evidence import Context, Measurement, Number, above, at_least, below, check, numbers, within
 from leakgauge.metrics import mean_interval
 from leakgauge.papers.bayes import TABLE_2, Cell, CellResult, figure_4, table_2_cell
 
@@ -16,17 +16,17 @@ def bayes_figure_4(context: Context) -> Measurement:
     means = {pair: mean_interval(end) for pair, end in ends.items()}
     true, *others = ends
     p = {o: float(stats.ttest_rel(ends[true], ends[o], alternative="less").pvalue) for o in others}
-    wrong = [p[o] for o in others if o.startswith("gaussian likelihood")]
-    closest = min(means, key=lambda pair: means[pair].mean) == true
+    wrong = [f"p-value against {o}" for o in others if o.startswith("gaussian likelihood")]
+    lead = min(means[o].mean for o in others) - means[true].mean
     again = []
     for seed in range(1, 6):
         other = {pair: round(float(end.mean()), 3) for pair, end in figure_4(100, seed=seed).items()}
         again.append({"seed": seed, **other})
     return Measurement(
-        value={pair: found.mean for pair, found in means.items()},
-        interval={pair: (found.low, found.high) for pair, found in means.items()},
-        passed=closest and max(wrong) < 0.01,
-        detail=f"one-sided paired t-test of the true pair against the others: {p}; other seeds in the table",
+        numbers({k: m.mean for k, m in means.items()}, {k: (m.low, m.high) for k, m in means.items()})
+        | {"the true pair is closer than the next by": Number(lead, above(0))}
+        | numbers({f"p-value against {o}": p[o] for o in others}, bars=dict.fromkeys(wrong, below(0.01))),
+        detail="one-sided paired t-test of the true pair against the others; other seeds in the table",
         table=again,
     )
 
@@ -45,9 +45,7 @@ def table_2_gaussian(context: Context) -> Measurement:
     result = _cell(Cell("gaussian", "l2"), context)
     found, paper = mean_interval(result.psnr), TABLE_2["gaussian", "l2"]
     return Measurement(
-        value=found.mean,
-        interval=(found.low, found.high),
-        passed=abs(found.mean - paper) <= 1.5,
+        {"mean PSNR": Number(found.mean, within(1.5, paper), (found.low, found.high))},
         detail=f"dB; the paper has {paper}. {_shown(result)}",
     )
 
@@ -56,13 +54,15 @@ def table_2_gaussian(context: Context) -> Measurement:
 def table_2_mask_granted(context: Context) -> Measurement:
     """Random pruning and Gaussian noise: the Bayes adversary that knows the mask, and L2, which does not."""
     granted, plain = (_cell(c, context) for c in (Cell("prune_gaussian", "bayes", True), Cell("prune_gaussian", "l2")))
-    values = {"mask granted": mean_interval(granted.psnr), "l2": mean_interval(plain.psnr)}
-    gain = mean_interval(granted.psnr - plain.psnr)
+    scores = {"mask granted": granted.psnr, "l2": plain.psnr, "gain": granted.psnr - plain.psnr}
+    means = {name: mean_interval(values) for name, values in scores.items()}
     paper = TABLE_2["prune_gaussian", "bayes"]
     return Measurement(
-        value={**{k: v.mean for k, v in values.items()}, "gain": gain.mean},
-        interval={**{k: (v.low, v.high) for k, v in values.items()}, "gain": (gain.low, gain.high)},
-        passed=abs(values["mask granted"].mean - paper) <= 1.5 and gain.mean >= 3,
+        numbers(
+            {name: mean.mean for name, mean in means.items()},
+            {name: (mean.low, mean.high) for name, mean in means.items()},
+            {"mask granted": within(1.5, paper), "gain": at_least(3)},
+        ),
         detail=f"dB; the paper has {paper} and {TABLE_2['prune_gaussian', 'l2']}. {_shown(granted)}; {_shown(plain)}",
     )
 
@@ -75,5 +75,6 @@ def table_2_mask_not_granted(context: Context) -> Measurement:
     )  # the dearest cell: tuned coarsely
     found = mean_interval(result.psnr)
     return Measurement(
-        value=found.mean, interval=(found.low, found.high), passed=True, detail=f"dB, measured only. {_shown(result)}"
+        {"mean PSNR": Number(found.mean, interval=(found.low, found.high))},
+        detail=f"dB, measured only. {_shown(result)}",
     )

@@ -18,14 +18,14 @@ from safetensors.torch import save_file
 from torch import nn
 
 import leakgauge as lg
-from evidence import Context, Measurement, check
+from evidence import Context, Measurement, Number, above, at_least, check, exactly, numbers
 from evidence.hostile import cases, faults
 from leakgauge.metrics import mean_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@check("demo", rows="demo", cost="minutes")
+@check("demo", rows="demo", cost="minutes", uses=("leakgauge.cli", "examples/demo.toml", "Makefile", "pyproject.toml"))
 def demo(context: Context) -> Measurement:
     """`make demo` in a fresh clone, its own virtual environment included; the report opened from disk in Chromium."""
     from evidence.browser import examine
@@ -43,25 +43,22 @@ def demo(context: Context) -> Measurement:
         (context.scratch / "seconds").write_text(f"{time.perf_counter() - start:.0f}")
         (context.scratch / "last").write_text(ended.stdout.strip().splitlines()[-1] if ended.stdout else ended.stderr)
         if ended.returncode:
-            return Measurement(value="failed", passed=False, detail=ended.stderr[-500:])
+            return Measurement({"exit code": Number(ended.returncode, exactly(0))}, detail=ended.stderr[-500:])
     seen = examine(clone / "demo-output" / "report.html", shots=context.scratch)
     last = (context.scratch / "last").read_text()
-    checked = {
-        "ends with the path of the report": "report.html" in last,
-        "no console error": not seen.said,
-        "nothing fetched": not seen.fetched,
-        "every image has pixels": seen.images > 0 and seen.blank == 0,
-        "sorting works": seen.sorts,
-        "legible in light": seen.contrast["light"] >= 4.5,
-        "legible in dark": seen.contrast["dark"] >= 4.5,
-    }
     return Measurement(
-        value=f"{sum(checked.values())} of {len(checked)}",
-        passed=all(checked.values()),
-        detail=f"{seen.images} images; least contrast {seen.contrast['light']:.1f} in light, "
-        f"{seen.contrast['dark']:.1f} in dark, 4.5 is asked for; without the installation it took "
-        f"{(context.scratch / 'seconds').read_text()} s on two shared cores",
-        table=[{"what": name, "holds": "yes" if good else "no"} for name, good in checked.items()],
+        {
+            "last lines that name the report": Number(int("report.html" in last), exactly(1)),
+            "messages on the console": Number(len(seen.said), exactly(0)),
+            "files fetched": Number(len(seen.fetched), exactly(0)),
+            "images": Number(seen.images, at_least(1)),
+            "images without pixels": Number(seen.blank, exactly(0)),
+            "tables that do not sort": Number(int(not seen.sorts), exactly(0)),
+            "least contrast in light": Number(seen.contrast["light"], at_least(4.5)),
+            "least contrast in dark": Number(seen.contrast["dark"], at_least(4.5)),
+        },
+        detail="without the installation it took "
+        f"{(context.scratch / 'seconds').read_text()} s on {os.cpu_count()} shared cores",
     )
 
 
@@ -119,8 +116,10 @@ def soak(context: Context) -> Measurement:
             )
     good = sum(row["byte-identical to one undisturbed worker"] == "yes" for row in table)
     return Measurement(
-        value=f"{good} of {len(table)} byte-identical",
-        passed=good == len(table) and all(row["killed"] >= KILLS - 2 for row in table),
+        {
+            "runs that are not byte-identical": Number(len(table) - good, exactly(0)),
+            "least kills that hit a running process": Number(min(row["killed"] for row in table), at_least(KILLS - 2)),
+        },
         detail=f"{KILLS} kills each, at 5 % to 35 % of the time that an undisturbed run takes; training, tuning and "
         "attack cells; two workers are compared with one",
         table=table,
@@ -137,10 +136,8 @@ def hostile_files(context: Context) -> Measurement:
             wrong += [{"case": case.name, "fault": "; ".join(found)}] if found else []
             if number % 50 == 49:
                 context.say(f"{number + 1} of {len(every)}, {len(wrong)} wrong")
-    good = len(every) - len(wrong)
     return Measurement(
-        value=f"{good} of {len(every)}",
-        passed=not wrong and len(every) >= 200,
+        {"files": Number(len(every), at_least(200)), "answered wrongly": Number(len(wrong), exactly(0))},
         detail="each has a line `error: where: what; remedy`, exit code 2, no traceback, an answer within 60 s, "
         "no code run, and an earlier result beside it untouched",
         table=wrong,
@@ -161,8 +158,7 @@ def doctor_faults(context: Context) -> Measurement:
         context.say(f"{name}: {'named' if named else found.sentence}")
     count = sum(bool(row["named"]) for row in table)
     return Measurement(
-        value=f"{count} of {len(table)}",
-        passed=count == len(table) >= 10,
+        {"faults": Number(len(table), at_least(10)), "not named": Number(len(table) - count, exactly(0))},
         detail="each as its equivalence class where the evidence cannot separate settings",
         table=table,
     )
@@ -177,7 +173,7 @@ def inspect_checkpoints(context: Context) -> Measurement:
 
     found = lg.data.load("fashion_mnist_sample")
     private = found.sample(5, seed=3, split="test")
-    values, intervals, worst, table = {}, {}, [], []
+    values, intervals, worst, table = {}, {}, {}, []
     for name in ("dlg_lenet", "bayes_cnn"):
         scores = []
         for i in range(len(private)):
@@ -205,11 +201,9 @@ def inspect_checkpoints(context: Context) -> Measurement:
             context.say(str(table[-1]))
         found_mean = mean_interval(torch.tensor(scores))
         values[name], intervals[name] = found_mean.mean, (found_mean.low, found_mean.high)
-        worst.append(min(scores))
+        worst[f"{name}, worst image"] = min(scores)
     return Measurement(
-        value=values,
-        interval=intervals,
-        passed=min(worst) > 20,
-        detail=f"mean PSNR in dB with interval; worst image {min(worst):.1f} dB; the weights come from the files alone",
+        numbers(values, intervals) | numbers(worst, bars=above(20)),
+        detail="mean PSNR in dB with interval, and the worst image; the weights come from the files alone",
         table=table,
     )

@@ -8,7 +8,7 @@ from benchmarks.cases import KINDS, Case, case
 from benchmarks.machine import cpu, prepare
 from benchmarks.measure import ENGINES, Comparison, compare
 from benchmarks.memory import measured
-from evidence import Context, Measurement, check
+from evidence import Context, Measurement, Number, at_least, check, numbers
 
 REPEATS = 7
 NAMES = {
@@ -31,9 +31,7 @@ def _speed(which: Case, bar: float, context: Context) -> Measurement:
     made = compare(which, REPEATS, say=context.say)
     found, wall, only = made.ratio(), made.ratio(clock="wall"), made.ratio("peer_image_only")
     return Measurement(
-        value=found.median,
-        interval=(found.low, found.high),
-        passed=found.median >= bar,
+        {"times the loop": Number(found.median, at_least(bar), (found.low, found.high))},
         detail=f"{_setting(made, malloc)}; by wall time {wall.median:.1f}x; against the loop that differentiates only "
         f"with respect to the image {only.median:.1f}x; GEMM peak {max(made.peaks) / 1e9:.0f} GFLOP/s; load average up "
         f"to {max(made.loads):.1f}; at the start the objectives agree to {max(made.gap):.0e}",
@@ -89,9 +87,11 @@ def speed_likelihoods(context: Context) -> Measurement:
     made = {kind: compare(case("convbig", kind), REPEATS, say=context.say) for kind in KINDS if kind != "cosine"}
     ratios = {kind: found.ratio() for kind, found in made.items()}
     return Measurement(
-        value={kind: ratio.median for kind, ratio in ratios.items()},
-        interval={kind: (ratio.low, ratio.high) for kind, ratio in ratios.items()},
-        passed=min(ratio.median for ratio in ratios.values()) >= 2.5,
+        numbers(
+            {kind: ratio.median for kind, ratio in ratios.items()},
+            {kind: (ratio.low, ratio.high) for kind, ratio in ratios.items()},
+            at_least(2.5),
+        ),
         detail=_setting(next(iter(made.values())), malloc),
         table=[_likelihood(kind, found) for kind, found in made.items()],
     )

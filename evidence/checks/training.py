@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import leakgauge as lg
-from evidence import Context, Measurement, check
+from evidence import Context, Measurement, Number, check, exactly, numbers
 from leakgauge.adversary import nulls
 from leakgauge.attacks import adaptive, inverting_gradients
 from leakgauge.metrics import mean_interval, psnr
@@ -69,8 +69,8 @@ def _over_training(context: Context, rate: str) -> Measurement:
     found = {step: [r["dB"] for r in table if r["step"] == step and r["dB"] is not None] for step in STEPS}
     lost = sorted({f"{r['defense']} at step {r['step']}" for r in table if r["dB"] is None})
     return Measurement(
-        value={f"step {step}, mean over set-ups": _mean(values) for step, values in found.items()},
-        passed=len(table) == len(DEFENSES) * len(STEPS),
+        numbers({f"step {step}, mean over set-ups": _mean(values) for step, values in found.items()})
+        | {"set-ups and steps": Number(len(table), exactly(len(DEFENSES) * len(STEPS)))},
         detail=f"PSNR in dB against the raw record, adaptive adversary, {ITERATIONS} iterations, with the defense in "
         "training (but for Soteria) and at the client; no bar: measured as it is; diverged: "
         f"{', '.join(lost) or 'none'}",

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from leakgauge.errors import LeakgaugeError
     from leakgauge.observation import Observation, Round, observe
     from leakgauge.task import Task
-    from leakgauge.types import Domain, Records, Threat
+    from leakgauge.types import Domain, Feature, Records, Threat
 
 __version__ = "0.1.0.dev0"
 
 _ROOMS = ("adversary", "attacks", "bounds", "data", "defenses", "metrics", "models", "priors", "training")
 _HOMES = {
     "Domain": "types",
+    "Feature": "types",
     "LeakgaugeError": "errors",
     "Observation": "observation",
     "Protection": "defenses",
@@ -64,6 +65,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Domain",
+    "Feature",
     "LeakgaugeError",
     "Observation",
     "Protection",

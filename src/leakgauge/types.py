@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.errors import DataError
+from leakgauge.meaning import Meaning
 
 Tree = Mapping[str, Tensor]
 """Named tensors: parameters, an update, an observed update, a mask."""
@@ -22,15 +23,53 @@ Labels = Literal["known", "inferred", "joint"]
 
 
 @dataclass(frozen=True)
-class Domain:
-    """What kind of thing a record is: its kind, the shape of x, the number of classes.
+class Feature:
+    """One feature of a table: a number in one column, or a category in a block of one-hot columns.
 
-    Images live in [0, 1] at every API edge; tables and tokens have no box.
+    ``spread`` is the standard deviation of a number over reference records, in the unit of the inputs: tolerances are
+    relative to it. ``offset + unit · x`` is the number in the unit of its source, for people to read.
+    """
+
+    name: str
+    categories: tuple[str, ...] = ()
+    spread: float = 1.0
+    offset: float = 0.0
+    unit: float = 1.0
+
+    @property
+    def width(self) -> int:
+        """The number of columns it takes."""
+        return len(self.categories) or 1
+
+    @property
+    def varies(self) -> bool:
+        """A feature that never varies is known without any update, and counts in no score."""
+        return len(self.categories) > 1 if self.categories else self.spread > 0
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What kind of thing a record is: its kind, the shape of x, the number of classes, and the features of a table.
+
+    Images live in [0, 1] at every API edge; tables and tokens have no box. ``features`` are in the order of the
+    columns, which they fill without a gap; without them every column of a table is a number of spread 1.
     """
 
     kind: Kind
     shape: tuple[int, ...]
     classes: int
+    features: tuple[Feature, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.features:
+            return
+        columns = sum(feature.width for feature in self.features)
+        if self.kind != "table" or self.shape != (columns,):
+            raise DataError(
+                f"features of {columns} columns do not describe a {self.kind} record of shape {self.shape}",
+                where="Domain",
+                remedy="give the features of a table in the order of its columns, one-hot blocks as one feature",
+            )
 
     @property
     def box(self) -> tuple[float, float] | None:
@@ -187,6 +226,22 @@ class Prior(Protocol):
     """``log p(x)`` up to a constant, ``[N]``; higher is likelier."""
 
     def __call__(self, candidate: Candidate) -> Tensor: ...
+
+
+class Metric(Protocol):
+    """How near a reconstruction is to a record of its domain; ``meaning`` says how its scores are read."""
+
+    @property
+    def meaning(self) -> Meaning: ...
+
+    def on(self, domain: Domain) -> Metric:
+        """The same metric, knowing the domain; a DomainError where it does not apply."""
+
+    def __call__(self, reconstruction: Tensor, original: Tensor) -> Tensor:
+        """One score per record, ``[n, *shape]`` and ``[n, *shape]`` → ``[n]``; never NaN."""
+
+    def pairwise(self, reconstructions: Tensor, originals: Tensor) -> Tensor:
+        """Every reconstruction against every original, ``[m, *shape]`` and ``[n, *shape]`` → ``[m, n]``."""
 
 
 class Progress(Protocol):

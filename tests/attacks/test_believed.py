@@ -85,7 +85,7 @@ def test_a_layer_that_noise_covers_is_dropped() -> None:
 def test_the_bound_is_read_off_what_was_received(norm: float) -> None:
     task, records = small_task().protect(f"clip(norm={norm}) | gaussian(std=0.00001)"), small_records(2)
     for seen, record in zip(lg.observe(task, records), range(2), strict=True):
-        whole = lg.tree.norm(task.update(records[[record]]))
+        whole = lg.updates.norm(task.update(records[[record]]))
         estimate = received_norm(seen.rounds[0].observed, gaussian(std=0.00001))
         assert estimate == pytest.approx(min(norm, float(whole)), rel=0.01)
     granted, received = (lg.attacks.adaptive(steps=40, bound=b) for b in ("granted", "received"))  # type: ignore[arg-type]

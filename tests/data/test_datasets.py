@@ -154,7 +154,7 @@ def test_npz_classes_and_shapes_are_checked_at_once(tmp_path: Path) -> None:
     np.savez(tmp_path / "more.npz", inputs=x, labels=y, classes=9)
     assert load(tmp_path / "more.npz").domain.classes == 9
     np.savez(tmp_path / "two.npz", inputs=x, labels=y, test_inputs=np.zeros((4, 5, 5)), test_labels=y)
-    with pytest.raises(DataError, match="images of the shapes"):
+    with pytest.raises(DataError, match="records of the shapes"):
         load(tmp_path / "two.npz")
 
 
@@ -173,9 +173,9 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     for name in ("none.npz", "none"):
         with pytest.raises(DataError, match="no such file or folder"):
             load(tmp_path / name)
-    (tmp_path / "a.csv").write_text("1,2")
-    with pytest.raises(DataError, match=r"neither an \.npz file nor a folder"):
-        load(tmp_path / "a.csv")
+    (tmp_path / "a.txt").write_text("1,2")
+    with pytest.raises(DataError, match=r"neither an \.npz or \.csv file nor a folder"):
+        load(tmp_path / "a.txt")
 
 
 # --- the user's own code

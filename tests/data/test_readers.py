@@ -304,7 +304,7 @@ def test_npz_huge_entry_is_refused_before_reading(tmp_path: Path) -> None:
         ({"inputs": np.full((2, 4, 4), 1.5), "labels": [0, 1]}, r"span 1.5\.\.1.5"),
         ({"inputs": np.full((2, 4, 4), -0.1), "labels": [0, 1]}, r"span -0.1"),
         ({"inputs": np.zeros((2, 4, 4), np.int32), "labels": [0, 1]}, "inputs are int32"),
-        ({"inputs": np.zeros((2, 16)), "labels": [0, 1]}, r"shape \(2, 16\)"),
+        ({"inputs": np.zeros(2), "labels": [0, 1]}, r"shape \(2,\)"),
         ({"inputs": np.zeros((2, 5, 4, 4)), "labels": [0, 1]}, r"shape \(2, 5, 4, 4\)"),
         ({"inputs": np.zeros((2, 0, 4)), "labels": [0, 1]}, "shape"),
         ({"inputs": np.zeros((0, 4, 4)), "labels": np.zeros(0, int)}, "no records"),

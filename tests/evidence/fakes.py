@@ -5,32 +5,32 @@ from __future__ import annotations
 import os
 import signal
 
-from evidence.registry import CHECKS, Context, Measurement, check
+from evidence import CHECKS, Context, Measurement, Number, above, at_least, check, numbers
 from evidence.rows import Row
 
 ROWS = [
-    Row(2, "first", "a claim", "at least 1 | or so", ("fake_good", "fake_bad")),
-    Row(2, "second", "a crash", "no crash", ("fake_crash",)),
-    Row(3, "third", "a later claim", "several", ("fake_many",)),
+    Row("attacks", "first", "a claim", "at least 1 | or so", ("fake_good", "fake_bad")),
+    Row("attacks", "second", "a crash", "no crash", ("fake_crash",)),
+    Row("speed", "third", "a later claim", "several", ("fake_many",)),
 ]
 CALLS: list[str] = []
 
 
-@check("fake_good", rows="first")
+@check("fake_good", rows="first", uses=("leakgauge.a",))
 def fake_good(context: Context) -> Measurement:
     """Counts its calls."""
     CALLS.append("fake_good")
     before = len(list(context.scratch.iterdir()))
     (context.scratch / f"part{before}").touch()
     return Measurement(
-        value=28.412, interval=(27.9, 28.92), passed=True, detail="20 records", table=[{"n": 1, "dB": 2.5}]
+        {"dB": Number(28.412, at_least(25), (27.9, 28.92))}, detail="20 records", table=[{"n": 1, "dB": 2.5}]
     )
 
 
 @check("fake_bad", rows="first", cost="minutes")
 def fake_bad() -> Measurement:
     CALLS.append("fake_bad")
-    return Measurement(value="too low", passed=False)
+    return Measurement({"low": Number(0.076, at_least(0.5)), "high": Number(0.9, at_least(0.5))})
 
 
 @check("fake_crash", rows="second")
@@ -42,7 +42,7 @@ def fake_crash() -> Measurement:
 @check("fake_many", rows="third", cost="long")
 def fake_many() -> Measurement:
     CALLS.append("fake_many")
-    return Measurement(value={"a": 1.5, "b": float("inf")}, interval={"a": (1.0, 2.0)}, passed=True)
+    return Measurement(numbers({"a": 1.5, "b": float("inf"), "c": "none"}, {"a": (1.0, 2.0)}, {"b": above(3)}))
 
 
 @check("fake_killed", rows="third")

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from evidence import Check, Context, Measurement, Number
 from evidence.cli import main
-from evidence.registry import Check, Context, Measurement
 from evidence.rows import Row
+from evidence.sources import Sources
+from evidence.state import fingerprint
 from evidence.store import Store
 from tests.evidence.fakes import CALLS, FAKES, ROWS
 
@@ -24,8 +26,9 @@ Run = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    (tmp_path / "src" / "leakgauge").mkdir(parents=True)
-    (tmp_path / "src" / "leakgauge" / "a.py").write_text("x = 1\n")
+    for place in ("src/leakgauge/__init__.py", "src/leakgauge/a.py", "src/leakgauge/b.py", "tests/evidence/fakes.py"):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text("x = 1\n")
     CALLS.clear()
 
     def call(*arguments: str, rows: list[Row] = ROWS, checks: dict[str, Check] = ALL, isolate: bool = False):
@@ -44,18 +47,21 @@ def test_every_check_runs_and_is_stored(run: Run, tmp_path: Path) -> None:
     code, out = run()
     assert code == 1
     assert CALLS == ["fake_good", "fake_bad", "fake_crash", "fake_many"]  # a crash does not stop the others
-    assert "[1/4] fake_good: pass, 28.41 [27.9, 28.92]" in out
-    assert "[2/4] fake_bad: FAIL, too low" in out
+    assert "[1/4] fake_good: pass: dB: 28.41 [27.9, 28.92] (≥ 25: yes)" in out
+    assert "[2/4] fake_bad: MISSES A BAR: low: 0.076 (≥ 0.5: **no**); high: 0.9 (≥ 0.5: yes)" in out
     good = stored(tmp_path, "fake_good")
-    assert (good["value"], good["interval"], good["passed"]) == (28.412, [27.9, 28.92], True)
-    assert (good["issue"], good["row"], good["bar"]) == (2, "first", "at least 1 | or so")
+    bar = {"comparison": ">=", "limit": 25, "tolerance": 0.0}
+    assert good["numbers"] == {"dB": {"value": 28.412, "bar": bar, "interval": [27.9, 28.92]}}
+    assert (good["row"], good["bar"]) == ("first", "at least 1 | or so")
+    assert good["fingerprint"] == fingerprint(FAKES["fake_good"], Sources(tmp_path)).digest
     assert good["command"] == "python -m evidence --only fake_good"
     assert good["about"] == "Counts its calls."
     assert set(good["machine"]) == {"cores", "cpu", "torch", "python"}
     assert good["seconds"] >= 0
     assert good["date"].endswith("+00:00")
     assert good["error"] is None
-    assert stored(tmp_path, "fake_many")["value"] == {"a": 1.5, "b": "inf"}
+    many = stored(tmp_path, "fake_many")["numbers"]
+    assert {name: number["value"] for name, number in many.items()} == {"a": 1.5, "b": "inf", "c": "none"}
 
 
 def test_a_crash_is_a_failed_result_without_paths_of_this_machine(run: Run, tmp_path: Path, monkeypatch) -> None:
@@ -64,7 +70,7 @@ def test_a_crash_is_a_failed_result_without_paths_of_this_machine(run: Run, tmp_
     assert code == 1
     assert "Traceback" in out
     crash = stored(tmp_path, "fake_crash")
-    assert crash["passed"] is False
+    assert crash["numbers"] is None
     assert crash["error"] == "RuntimeError: cannot read ./secret/file.txt"
 
 
@@ -78,31 +84,54 @@ def test_a_second_run_skips_what_is_current(run: Run, tmp_path: Path) -> None:
     code, out = run()
     assert CALLS == ["fake_crash"]  # crashes are tried again, failures are not: they are measurements
     assert code == 1
-    assert "fake_good: stored, pass" in out
-    assert "fake_bad: stored, FAIL" in out
+    assert "fake_good: stored, pass: dB: 28.41" in out
+    assert "fake_bad: stored, MISSES A BAR" in out
     CALLS.clear()
     run("--fresh", "--only", "fake_good")
     assert CALLS == ["fake_good"]
 
 
-@pytest.mark.parametrize("place", ["src/leakgauge/deep/b.py", "evidence/checks/c.py", "benchmarks/d.py"])
-def test_a_changed_source_makes_results_stale(run: Run, tmp_path: Path, place: str) -> None:
-    run("--only", "fake_good")
+def test_a_changed_module_makes_the_results_old_that_depend_on_it(run: Run, tmp_path: Path) -> None:
+    run()
     CALLS.clear()
-    path = tmp_path / place
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("y = 2\n")
-    assert "(stale)" in run("--list")[1]
-    run("--only", "fake_good")
-    assert CALLS == ["fake_good"]
-    path.write_text("y = 3\n")
-    run("--only", "fake_good")
-    assert CALLS == ["fake_good"] * 2
+    (tmp_path / "src" / "leakgauge" / "a.py").write_text("x = 2\n")
+    assert run("--changed")[0] == 1
+    assert sorted(CALLS) == ["fake_crash", "fake_good"]  # only fake_good uses leakgauge.a; crashes are tried again
+    run("--changed", "--only", "fake_good")
+    assert sorted(CALLS) == ["fake_crash", "fake_good"]
+    (tmp_path / "tests" / "evidence" / "fakes.py").write_text("x = 2\n")  # where the checks are
+    CALLS.clear()
+    run()
+    assert CALLS == ["fake_good", "fake_bad", "fake_crash", "fake_many"]
+
+
+def test_comments_and_other_modules_make_nothing_old(run: Run, tmp_path: Path) -> None:
+    run()
+    (tmp_path / "src" / "leakgauge" / "a.py").write_text("# a comment\nx = 1\n")
+    (tmp_path / "src" / "leakgauge" / "b.py").write_text("x = 2\n")
+    CALLS.clear()
+    run("--changed")
+    assert CALLS == ["fake_crash"]
+
+
+def test_what_is_old_is_listed_with_its_cost_the_quickest_first(run: Run, tmp_path: Path) -> None:
+    run("--only", "fake_good", "fake_bad")
+    assert "2 of 4 have no result of the code as it is; they take 25 min" in run("--stale")[1]
+    (tmp_path / "src" / "leakgauge" / "a.py").write_text("x = 2\n")
+    CALLS.clear()
+    code, out = run("--stale")
+    assert (code, CALLS) == (0, [])
+    assert "3 of 4 have no result" in out
+    assert "fake_bad" not in out
+    assert out.index("fake_good") < out.index("fake_crash") < out.index("fake_many")
+    assert "older than" in out
+    run("--changed")
+    assert CALLS == ["fake_good", "fake_crash", "fake_many"]
 
 
 def test_other_files_do_not(run: Run, tmp_path: Path) -> None:
     run("--only", "fake_good")
-    (tmp_path / "src" / "leakgauge" / "notes.txt").write_text("hello")
+    (tmp_path / "src" / "leakgauge" / "notes.md").write_text("hello")
     (tmp_path / "README.md").write_text("hello")
     CALLS.clear()
     run("--only", "fake_good")
@@ -122,7 +151,7 @@ def test_a_changed_bar_makes_its_result_stale(run: Run, tmp_path: Path) -> None:
 def test_sources_edited_during_a_check(run: Run, tmp_path: Path) -> None:
     def edits() -> Measurement:
         (tmp_path / "src" / "leakgauge" / "a.py").write_text("x = 2\n")
-        return Measurement(value=1.0, passed=True)
+        return Measurement({"a": Number(1.0)})
 
     checks = {**ALL, "fake_good": replace(FAKES["fake_good"], function=edits)}
     run("--only", "fake_good", checks=checks)
@@ -140,7 +169,7 @@ def test_an_interrupt_keeps_what_is_finished(run: Run, tmp_path: Path) -> None:
     code, out = run(checks=checks)
     assert code == 130
     assert "the same command continues" in out
-    assert stored(tmp_path, "fake_good")["passed"] is True
+    assert stored(tmp_path, "fake_good")["error"] is None
     assert not (tmp_path / "docs" / "evidence" / "fake_bad.json").exists()
     CALLS.clear()
     run()
@@ -169,7 +198,10 @@ def test_an_unreadable_result_counts_as_none(run: Run, tmp_path: Path) -> None:
 
 
 def test_scratch_survives_a_run_and_dies_with_the_sources(run: Run, tmp_path: Path) -> None:
-    parts = lambda: sorted(p.name for p in Store(tmp_path).scratch("fake_good").glob("*"))  # noqa: E731
+    def parts() -> list[str]:
+        digest = fingerprint(FAKES["fake_good"], Sources(tmp_path)).digest
+        return sorted(p.name for p in Store(tmp_path).scratch("fake_good", digest).glob("*"))
+
     run("--only", "fake_good")
     (tmp_path / "docs" / "evidence" / "fake_good.json").unlink()
     run("--only", "fake_good")
@@ -180,8 +212,8 @@ def test_scratch_survives_a_run_and_dies_with_the_sources(run: Run, tmp_path: Pa
     assert parts() == []
 
 
-def test_only_and_issue_select(run: Run) -> None:
-    run("--issue", "3")
+def test_only_and_topic_select(run: Run) -> None:
+    run("--topic", "speed")
     assert CALLS == ["fake_many"]
     code, out = run("--only", "fake_god")
     assert code == 2
@@ -193,14 +225,15 @@ def test_list_runs_nothing(run: Run) -> None:
     code, out = run("--list")
     assert (code, CALLS) == (0, [])
     assert all(name[:9] in out for name in ALL)
-    assert "missing" in out
+    assert "not" in out
+    assert "4 of 4 have no result" in out
 
 
 def test_nothing_runs_while_rows_and_checks_disagree(run: Run) -> None:
     short = {name: check for name, check in ALL.items() if name != "fake_many"}
     code, out = run(checks=short)
     assert (code, CALLS) == (2, [])
-    assert "row 'third' (issue 3) lists the check 'fake_many', which is not registered" in out
+    assert "row 'third' lists the check 'fake_many', which is not registered" in out
     code, out = run(rows=ROWS[:2])
     assert (code, CALLS) == (2, [])
     assert "check 'fake_many' belongs to the row 'third', which rows.toml does not have" in out
@@ -221,31 +254,33 @@ def test_each_check_has_its_own_process(run: Run, tmp_path: Path) -> None:
     code, _ = run("--only", "fake_good", "fake_killed", rows=rows, checks=FAKES, isolate=True)
     assert code == 1
     assert CALLS == []  # not in this process
-    assert stored(tmp_path, "fake_good")["passed"] is True
+    assert stored(tmp_path, "fake_good")["error"] is None
     killed = stored(tmp_path, "fake_killed")
-    assert killed["passed"] is False
+    assert killed["numbers"] is None
     assert "killed by SIGKILL" in killed["error"]
 
 
 def test_commit_and_dirty(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    assert store.commit() == ("unknown", True)
+    source = tmp_path / "evidence" / "a.py"
+    assert store.commit([source]) == ("unknown", True)
 
     def git(*arguments: str) -> str:
         identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
         done = subprocess.run(["git", *identity, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
-    (tmp_path / "evidence").mkdir()
-    (tmp_path / "evidence" / "a.py").write_text("x = 1\n")
+    source.parent.mkdir()
+    source.write_text("x = 1\n")
     git("init", "-q")
     git("add", ".")
     git("commit", "-qm", "first")
-    assert store.commit() == (git("rev-parse", "--short", "HEAD"), False)
+    assert store.commit([source]) == (git("rev-parse", "--short", "HEAD"), False)
     store.write("some_result", {"value": 1})
-    assert store.commit()[1] is False  # results are not sources
-    (tmp_path / "evidence" / "a.py").write_text("x = 2\n")
-    assert store.commit()[1] is True
+    assert store.commit([source])[1] is False  # only the files that a check depends on count
+    source.write_text("x = 2\n")
+    assert store.commit([source])[1] is True
+    assert store.commit([])[1] is False
 
 
 def test_a_context_is_given_to_those_who_ask(tmp_path: Path) -> None:
@@ -253,7 +288,7 @@ def test_a_context_is_given_to_those_who_ask(tmp_path: Path) -> None:
 
     def asks(context: Context) -> Measurement:
         context.say("half")
-        return Measurement(value=1.0, passed=True)
+        return Measurement({"a": Number(1.0)})
 
     Check("x", "y", "fast", asks).measure(Context(said.append, tmp_path))
     assert said == ["half"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from leakgauge.errors import DomainError
-from leakgauge.metrics import label_accuracy, label_counts_accuracy, match, mse
+from leakgauge.metrics import RowError, label_accuracy, label_counts_accuracy, match, mse
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -27,8 +27,8 @@ def test_no_permutation_is_better(seed: int, problems: int, batch: int, coarse: 
     for n in range(problems):
         best = min(mse(reconstruction[n, list(p)], truth[n]).sum() for p in itertools.permutations(range(batch)))
         assert sorted(found.permutation[n].tolist()) == list(range(batch))
-        torch.testing.assert_close(found.mse[n].sum(), best)
-    torch.testing.assert_close(found.mse, mse(found.apply(reconstruction), truth))
+        torch.testing.assert_close(found.scores[n].sum(), best)
+    torch.testing.assert_close(found.scores, mse(found.apply(reconstruction), truth))
     assert torch.equal(found.permutation, match(reconstruction, truth).permutation)
 
 
@@ -46,7 +46,7 @@ def test_undoes_a_shuffle() -> None:
 def test_no_record_is_found_twice() -> None:
     truth = torch.stack([torch.full((1, 2, 2), v) for v in (0.0, 1.0)]).unsqueeze(0)
     both_black = torch.zeros(1, 2, 1, 2, 2)
-    assert match(both_black, truth).mse.tolist() == [[0.0, 1.0]]
+    assert match(both_black, truth).scores.tolist() == [[0.0, 1.0]]
 
 
 def test_duplicates_keep_their_order() -> None:
@@ -61,17 +61,17 @@ def test_a_diverged_reconstruction_leaves_the_others_alone() -> None:
     reconstruction[0, 1] = math.nan  # it belonged to record 0
     found = match(reconstruction, truth)
     assert found.permutation.tolist() == [[1, 3, 0, 2]]
-    assert found.mse.isfinite().all()
+    assert found.scores.isfinite().all()
 
 
 def test_tables_are_not_clipped() -> None:
     truth = torch.tensor([[[5.0, 9.0], [-7.0, 2.0], [1.0, 1.0]]])
     reconstruction = truth[:, [1, 2, 0]].clone()
-    assert match(reconstruction, truth, images=False).permutation.tolist() == [[2, 0, 1]]
+    assert match(reconstruction, truth, metric=RowError()).permutation.tolist() == [[2, 0, 1]]
     reconstruction[0, 0, 0] = math.inf
-    found = match(reconstruction, truth, images=False)
+    found = match(reconstruction, truth, metric=RowError())
     assert found.permutation.tolist() == [[2, 0, 1]]
-    assert found.mse.tolist() == [[0.0, math.inf, 0.0]]
+    assert found.scores.tolist() == [[0.0, math.inf, 0.0]]
 
 
 def test_shapes_are_checked() -> None:

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from scipy import special
+from scipy import stats
 from torch import Tensor
 
 from leakgauge import guards
@@ -85,7 +85,7 @@ def upper_limit(hits: int, trials: int, *, confidence: float = 0.99) -> float:
     level = guards.inside(confidence, "confidence", _FORMULA, 0.0, 1.0)
     if k > n:
         raise DomainError(f"hits must be at most trials = {n}, got {k}", remedy="count a record once", where=_FORMULA)
-    return 1.0 if k == n else float(special.betaincinv(k + 1, n - k, level))
+    return float(stats.binomtest(k, n, alternative="less").proportion_ci(level, method="exact").high)
 
 
 def lower_limit(hits: int, trials: int, *, confidence: float = 0.99) -> float:

@@ -10,7 +10,8 @@ import typer
 
 from leakgauge.cli.tables import table
 from leakgauge.data import ENTRIES, Dataset, Entry, cache_folder, fetch, load
-from leakgauge.data.catalogue import FETCH
+from leakgauge.data.catalogue import FETCH, TABLES
+from leakgauge.types import Domain, Feature
 
 SPLITS: tuple[Literal["train", "test"], ...] = ("train", "test")
 
@@ -41,6 +42,8 @@ def list_() -> None:
 def state(entry: Entry) -> str:
     if entry.client == "bundled":
         return "bundled with leakgauge"
+    if entry.client == "scikit-learn":
+        return "comes with scikit-learn" if entry.present else f"no; type: {TABLES}"
     return "yes" if entry.present else f"no; type: {FETCH} {entry.name}"
 
 
@@ -68,7 +71,9 @@ def fetch_(
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="A name, an .npz file, a folder of images, or package.module:records")],
+    name: Annotated[
+        str, typer.Argument(help="A name, an .npz or .csv file, a folder of images, or package.module:records")
+    ],
 ) -> None:
     """Describe a data set: records, shape, classes, and the mean and standard deviation for normalisation.
 
@@ -82,10 +87,28 @@ def show(
     if domain.kind == "image":
         mean, std = (", ".join(f"{value:.4f}" for value in values) for values in found.moments())
         typer.echo(f"normalise = {{ mean = [{mean}], std = [{std}] }}")
+    if domain.features:
+        table(("feature", "columns", "is"), features(domain))
     if name in ENTRIES:
         typer.echo(f"licence: {ENTRIES[name].licence}")
         typer.echo(f"files: {ENTRIES[name].folder}")
     table(("class", "name", *SPLITS), classes(found))
+
+
+def features(domain: Domain) -> list[tuple[str, ...]]:
+    """One row per feature of a table: its name, its columns, its categories or the moments of its source."""
+    return [
+        (
+            one.name,
+            str(one.width),
+            ", ".join(one.categories) or f"mean {one.offset:.4g}, deviation {_deviation(one):.4g}",
+        )
+        for one in domain.features
+    ]
+
+
+def _deviation(feature: Feature) -> float:
+    return feature.spread * feature.unit
 
 
 def classes(found: Dataset) -> list[tuple[str, ...]]:

@@ -94,9 +94,10 @@ def _domain(shape: str | None, known: Path | None, weights: State | None) -> tup
     if not rows:
         raise DataError("has no linear layer", where=str(weights.path), remedy="give the weights of a classifier")
     if known is not None:
-        arrays = read_npz(known).train
-        domain = Domain("image", tuple(arrays.inputs.shape[1:]), rows[-1])
-        return arrays.records(domain), domain
+        npz = read_npz(known)
+        sizes = tuple(npz.train.inputs.shape[1:])
+        domain = Domain("image" if len(sizes) == 3 else "table", sizes, rows[-1], npz.features)
+        return npz.train.records(domain), domain
     if shape is None:
         raise DataError("the shape of a record is missing", where="inspect", remedy="give --shape 1,28,28 or --known")
     sizes = tuple(int(n) if n.is_integer() else 0 for n in _numbers(shape, "--shape"))

@@ -1,9 +1,10 @@
-"""Records: a bundled sample, readers for four formats, and full data sets on request."""
+"""Records: a bundled sample, readers for five formats, and full data sets on request."""
 
 from leakgauge.data.arrays import Arrays
 from leakgauge.data.catalogue import ENTRIES, Entry, cache_folder, entry_of
 from leakgauge.data.cifar import read_cifar
 from leakgauge.data.dataset import Dataset
+from leakgauge.data.delimited import Table, read_csv
 from leakgauge.data.fetching import fetch, intact
 from leakgauge.data.folder import read_folder
 from leakgauge.data.idx import read_idx, read_idx_pair, write_idx
@@ -15,12 +16,14 @@ __all__ = [
     "Arrays",
     "Dataset",
     "Entry",
+    "Table",
     "cache_folder",
     "entry_of",
     "fetch",
     "intact",
     "load",
     "read_cifar",
+    "read_csv",
     "read_folder",
     "read_idx",
     "read_idx_pair",

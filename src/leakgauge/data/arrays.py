@@ -59,7 +59,7 @@ def checked(images: npt.NDArray[Any], labels: npt.NDArray[Any], *, where: str) -
     ``uint8`` stays as it is; floats must be finite and lie in [0, 1]. Where both the second and the
     last axis could be channels, the second is.
     """
-    labels = _checked_labels(labels, where=where)
+    labels = checked_labels(labels, where=where)
     images = _channels_first(images, where=where)
     if len(images) != len(labels):
         raise DataError(
@@ -72,7 +72,8 @@ def checked(images: npt.NDArray[Any], labels: npt.NDArray[Any], *, where: str) -
     return Arrays(images, labels)
 
 
-def _checked_labels(labels: npt.NDArray[Any], *, where: str) -> npt.NDArray[np.int64]:
+def checked_labels(labels: npt.NDArray[Any], *, where: str) -> npt.NDArray[np.int64]:
+    """One class per record, numbered from 0, or a DataError."""
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise DataError(
             f"labels are {labels.dtype} of shape {labels.shape}",

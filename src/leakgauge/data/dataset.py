@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from leakgauge.data.arrays import Arrays
 from leakgauge.errors import DataError
-from leakgauge.types import Domain, Records
+from leakgauge.types import Domain, Feature, Records
 
 Split = Literal["train", "test"]
 
@@ -23,7 +23,8 @@ class Dataset:
 
     ``train`` and ``test`` are read at first use and then cached. ``sample`` turns only the chosen records
     into tensors, so a few images of a large set cost little. The domain is ``given``, or inferred from the
-    arrays, with ``classes`` or the number of ``class_names`` where known and otherwise the labels.
+    arrays, with ``classes`` or the number of ``class_names`` where known and otherwise the labels;
+    ``features`` describe the columns of a table.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Dataset:
     class_names: tuple[str, ...] | None = None
     classes: int | None = None
     given: Domain | None = field(default=None, repr=False)
+    features: tuple[Feature, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(
@@ -42,9 +44,10 @@ class Dataset:
         class_names: tuple[str, ...] | None = None,
         classes: int | None = None,
         given: Domain | None = None,
+        features: tuple[Feature, ...] = (),
     ) -> Dataset:
         """A data set from arrays that are already in memory."""
-        return cls(name, {"train": lambda: train, "test": lambda: test}, class_names, classes, given)
+        return cls(name, {"train": lambda: train, "test": lambda: test}, class_names, classes, given, features)
 
     @cached_property
     def _train(self) -> Arrays:
@@ -64,7 +67,7 @@ class Dataset:
 
     @cached_property
     def domain(self) -> Domain:
-        """The domain of both splits; images, unless your own records have another domain."""
+        """The domain of both splits: ``given``, otherwise images, or a table if records are rows."""
         if self.given is not None:
             return self.given
         largest = max((int(a.labels.max()) for a in (self._train, self._test) if len(a)), default=-1) + 1
@@ -76,9 +79,10 @@ class Dataset:
         shapes = {a.inputs.shape[1:] for a in (self._train, self._test) if len(a)}
         if len(shapes) != 1:
             raise DataError(
-                f"has images of the shapes {sorted(shapes)}", where=self.name, remedy="resize all images to one size"
+                f"has records of the shapes {sorted(shapes)}", where=self.name, remedy="resize all records to one shape"
             )
-        return Domain("image", shapes.pop(), known)
+        shape = shapes.pop()
+        return Domain("table" if len(shape) == 1 else "image", shape, known, self.features)
 
     def labels(self, split: Split = "train") -> npt.NDArray[np.int64]:
         """The labels of a split, without converting its inputs to tensors."""

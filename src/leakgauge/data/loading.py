@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,25 @@ from leakgauge.data.arrays import Arrays
 from leakgauge.data.catalogue import ENTRIES, FETCH, Entry, entry_of
 from leakgauge.data.cifar import read_cifar
 from leakgauge.data.dataset import Dataset, Split, divide
+from leakgauge.data.delimited import Table, read_csv
 from leakgauge.data.folder import read_folder
 from leakgauge.data.idx import read_idx_pair
 from leakgauge.data.npz import read_npz
+from leakgauge.data.sklearn import read_breast_cancer
+from leakgauge.data.tables import measured, standardised
 from leakgauge.errors import DataError, LeakgaugeError, MissingDataError
-from leakgauge.types import Domain, Records
+from leakgauge.types import Domain, Feature, Records
 
 _IMPORTABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def load(name_or_path: str | Path, *, split: float = 0.2) -> Dataset:
-    """Load a data set from a name, an ``.npz`` file, a folder of images or ``package.module:records``.
+    """Load a data set from a name, an ``.npz`` or ``.csv`` file, a folder of images or ``package.module:records``.
 
     Named sets are read lazily and keep their own split, as do files and folders with test records.
     For any other source the share ``split`` of each class becomes the test records.
+    Numbers of a ``.csv`` file and of the table ``breast_cancer`` are standardised by the mean and standard
+    deviation of the train records; those of an ``.npz`` file are used unchanged.
     A named set that is not on this machine is never downloaded: MissingDataError says what to type.
     ``package.module:records`` imports the user's code; it names Records, a Dataset, or a function
     without arguments that returns one of these.
@@ -35,7 +41,7 @@ def load(name_or_path: str | Path, *, split: float = 0.2) -> Dataset:
     text = str(name_or_path)
     path = Path(text)
     if text in ENTRIES:
-        return _named(ENTRIES[text])
+        return _named(ENTRIES[text], split)
     if isinstance(name_or_path, str) and _IMPORTABLE.fullmatch(text):
         return _users(text, split)
     if path.is_dir():
@@ -45,11 +51,13 @@ def load(name_or_path: str | Path, *, split: float = 0.2) -> Dataset:
     if path.suffix == ".npz":
         npz = read_npz(path)
         train, test = (npz.train, npz.test) if npz.test else divide(npz.train, split, where=text)
-        return _checked(Dataset.of(path.stem, train, test, classes=npz.classes))
+        return _checked(Dataset.of(path.stem, train, test, classes=npz.classes, features=npz.features))
+    if path.suffix == ".csv":
+        return _table(path.stem, read_csv(path), split, where=text)
     if path.exists() or len(path.parts) > 1:
-        what = "is neither an .npz file nor a folder" if path.exists() else "no such file or folder"
-        raise DataError(what, where=text, remedy="give an .npz file or a folder with one sub-folder per class")
-    return _named(entry_of(text))
+        what = "is neither an .npz or .csv file nor a folder" if path.exists() else "no such file or folder"
+        raise DataError(what, where=text, remedy="give an .npz or .csv file, or a folder with one sub-folder per class")
+    return _named(entry_of(text), split)
 
 
 def _checked(dataset: Dataset) -> Dataset:
@@ -58,7 +66,15 @@ def _checked(dataset: Dataset) -> Dataset:
     return dataset
 
 
-def _named(entry: Entry) -> Dataset:
+def _table(name: str, table: Table, split: float, *, where: str) -> Dataset:
+    """A table, divided, then standardised by its train records."""
+    train, test, features = standardised(*divide(table.arrays, split, where=where), table.features)
+    return _checked(Dataset.of(name, train, test, class_names=table.class_names, features=features))
+
+
+def _named(entry: Entry, split: float) -> Dataset:
+    if entry.client == "scikit-learn":
+        return _table(entry.name, read_breast_cancer(entry), split, where=entry.name)
     if not entry.present:
         raise MissingDataError(
             f"the data set is not on this machine (looked in {entry.folder})",
@@ -102,8 +118,12 @@ def _users(path: str, split: float) -> Dataset:
             where=path,
             remedy="name Records, a Dataset or a function that returns one",
         )
-    arrays = _arrays(found, path)
-    return Dataset.of(path, *divide(arrays, split, where=path), given=found.domain)
+    train, test = divide(_arrays(found, path), split, where=path)
+    domain = found.domain
+    if domain.kind == "table" and not domain.features and len(domain.shape) == 1:
+        names = [f"column {i}" for i in range(domain.size)]
+        domain = replace(domain, features=measured([Feature(name) for name in names], train.inputs))
+    return Dataset.of(path, train, test, given=domain)
 
 
 def _arrays(records: Records, where: str) -> Arrays:

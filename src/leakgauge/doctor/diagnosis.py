@@ -121,5 +121,6 @@ def _records(path: Path, spec: Spec, folder: Path) -> Records:
         named = spec.task.data
         near = folder / named
         classes = data.load(str(near) if near.exists() else named).domain.classes
-    domain = Domain("image", tuple(npz.train.inputs.shape[1:]), classes)
+    shape = tuple(npz.train.inputs.shape[1:])
+    domain = Domain("image" if len(shape) == 3 else "table", shape, classes, npz.features)
     return npz.train.records(domain)

@@ -1,26 +1,53 @@
 """Metrics: how much of the truth a reconstruction holds. The only room that ever sees the ground truth.
 
-One definition per metric, in [0, 1] image space, clipped, data range 1; batches matched one-to-one.
+One definition per metric. ``metrics.of(domain)`` says which metrics a domain has and which of them judges. Functions
+(``ssim``, ``psnr``) compare tensors; values (``Ssim()``, in a spec ``ssim()``) also know what their scores mean.
 """
 
+from leakgauge.intervals import Interval, clopper_pearson, difference_interval, mean_interval
+from leakgauge.meaning import CAP, Meaning, storable
+from leakgauge.metrics.base import MetricPart
+from leakgauge.metrics.domains import DomainMetrics, another_record, named, of
+from leakgauge.metrics.features import feature_errors, readable
 from leakgauge.metrics.images import distance, mse, non_finite, psnr, ssim
-from leakgauge.metrics.intervals import Interval, Risk, adversarial_risk, clopper_pearson, mean_interval
 from leakgauge.metrics.labels import label_accuracy, label_counts_accuracy
 from leakgauge.metrics.matching import Matching, match
+from leakgauge.metrics.pictures import Mse, Psnr, Ssim
+from leakgauge.metrics.risk import Risk, adversarial_risk
+from leakgauge.metrics.tables import Digits, FeatureShare, RowError
+from leakgauge.metrics.tokens import TokenShare
 
 __all__ = [
+    "CAP",
+    "Digits",
+    "DomainMetrics",
+    "FeatureShare",
     "Interval",
     "Matching",
+    "Meaning",
+    "MetricPart",
+    "Mse",
+    "Psnr",
     "Risk",
+    "RowError",
+    "Ssim",
+    "TokenShare",
     "adversarial_risk",
+    "another_record",
     "clopper_pearson",
+    "difference_interval",
     "distance",
+    "feature_errors",
     "label_accuracy",
     "label_counts_accuracy",
     "match",
     "mean_interval",
     "mse",
+    "named",
     "non_finite",
+    "of",
     "psnr",
+    "readable",
     "ssim",
+    "storable",
 ]

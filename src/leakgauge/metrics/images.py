@@ -12,6 +12,7 @@ Other papers use other conventions (normalised space, no clipping, data range of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from math import exp
 
@@ -60,14 +61,45 @@ def ssim(reconstruction: Tensor, truth: Tensor) -> Tensor:
         Wang et al., Image Quality Assessment: From Error Visibility to Structural Similarity, 2004.
     """
     x, y = comparable(reconstruction, truth, where="ssim")
-    if min(x.shape[-2:]) < WINDOW:
+    large_enough(x.shape)
+    return _similarity(x, y, _moments(x), _moments(y))
+
+
+def pairwise_mse(reconstructions: Tensor, truths: Tensor) -> Tensor:
+    """:func:`mse` of every reconstruction ``[m, C, H, W]`` with every truth ``[n, C, H, W]``, ``[m, n]``."""
+    x, y = _paired(reconstructions, truths, "mse")
+    # through differences: the matrix product |x|² − 2xy + |y|² would cancel where images are nearly equal
+    gaps = torch.cdist(x.flatten(1), y.flatten(1), compute_mode="donot_use_mm_for_euclid_dist")
+    return gaps.square() / x[0].numel()
+
+
+def pairwise_ssim(reconstructions: Tensor, truths: Tensor) -> Tensor:
+    """:func:`ssim` of every reconstruction with every truth, ``[m, n]``; what one image needs is computed once."""
+    x, y = _paired(reconstructions, truths, "ssim")
+    large_enough(x.shape)
+    own, theirs = _moments(x), _moments(y)
+    rows = [_similarity(x[i], y, (own[0][i], own[1][i]), theirs) for i in range(len(x))]
+    return torch.stack(rows) if rows else x.new_zeros(0, len(y))
+
+
+def large_enough(shape: Sequence[int]) -> None:
+    """Refuse images that are smaller than SSIM's window."""
+    if min(shape[-2:]) < WINDOW:
         raise DomainError(
-            f"SSIM is defined for images of at least {WINDOW} x {WINDOW} pixels, got {tuple(x.shape[-2:])}",
+            f"SSIM is defined for images of at least {WINDOW} x {WINDOW} pixels, got {tuple(shape[-2:])}",
             where="ssim",
             remedy="use psnr or mse for smaller images",
         )
-    mean_x, mean_y = _blur(x), _blur(y)
-    var_x, var_y = _blur(x * x) - mean_x**2, _blur(y * y) - mean_y**2
+
+
+def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance under every window."""
+    mean = _blur(x)
+    return mean, _blur(x * x) - mean**2
+
+
+def _similarity(x: Tensor, y: Tensor, of_x: tuple[Tensor, Tensor], of_y: tuple[Tensor, Tensor]) -> Tensor:
+    (mean_x, var_x), (mean_y, var_y) = of_x, of_y
     cov = _blur(x * y) - mean_x * mean_y
     above = (2 * mean_x * mean_y + K1**2) * (2 * cov + K2**2)
     below = (mean_x**2 + mean_y**2 + K1**2) * (var_x + var_y + K2**2)
@@ -93,6 +125,21 @@ def distance(reconstruction: Tensor, truth: Tensor, *, axes: int = 3) -> Tensor:
 def comparable(reconstruction: Tensor, truth: Tensor, *, where: str) -> tuple[Tensor, Tensor]:
     """Both in float64 and in [0, 1], by the rules of this module; errors for what cannot be compared."""
     _same_shape(reconstruction, truth, where)
+    return _scaled(reconstruction, truth, where)
+
+
+def _paired(reconstructions: Tensor, truths: Tensor, where: str) -> tuple[Tensor, Tensor]:
+    """The same for two sets ``[m, C, H, W]`` and ``[n, C, H, W]``."""
+    if reconstructions.ndim != 4 or reconstructions.shape[1:] != truths.shape[1:]:
+        raise DomainError(
+            f"reconstructions {list(reconstructions.shape)} and truths {list(truths.shape)} differ in shape",
+            where=where,
+            remedy="give images as [m, C, H, W] and [n, C, H, W]",
+        )
+    return _scaled(reconstructions, truths, where)
+
+
+def _scaled(reconstruction: Tensor, truth: Tensor, where: str) -> tuple[Tensor, Tensor]:
     if truth.ndim < 3:
         raise DomainError(f"images are [..., C, H, W], got {list(truth.shape)}", where=where, remedy="use distance()")
     if not (truth.is_floating_point() and reconstruction.is_floating_point()):

@@ -9,15 +9,18 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from leakgauge.errors import DomainError
-from leakgauge.metrics.images import comparable
+from leakgauge.metrics.pictures import Mse
+from leakgauge.types import Metric
+
+IMAGES = Mse()
 
 
 @dataclass(frozen=True)
 class Matching:
-    """``reconstruction[n, permutation[n, i]]`` belongs to ``truth[n, i]``; ``mse[n, i]`` is the error of that pair."""
+    """``reconstruction[n, permutation[n, i]]`` belongs to ``truth[n, i]``; ``scores[n, i]`` is their score."""
 
     permutation: Tensor
-    mse: Tensor
+    scores: Tensor
 
     def apply(self, values: Tensor) -> Tensor:
         """Bring reconstructions, or their labels, ``[N, B, …]`` into the order of the truth."""
@@ -25,14 +28,14 @@ class Matching:
         return values.take_along_dim(index.expand_as(values), 1)
 
 
-def match(reconstruction: Tensor, truth: Tensor, *, images: bool = True) -> Matching:
-    """Match the B reconstructions of each problem one-to-one with its B records, at the least total MSE.
+def match(reconstruction: Tensor, truth: Tensor, *, metric: Metric = IMAGES) -> Matching:
+    """Match the B reconstructions of each problem one-to-one with its B records, at the best total score.
 
-    ``min over permutations π of Σᵢ mse(reconstruction[π(i)], truth[i])``, exactly (Hungarian method), ``[N, B, …]``.
+    By default ``min over permutations π of Σᵢ mse(reconstruction[π(i)], truth[i])``, exactly (Hungarian method),
+    ``[N, B, …]``; of a domain that is not images, ``metrics.of(domain).matching`` is the metric.
     A gradient of a batch does not say who was first, so metrics of batches need this; one matching serves all
     metrics, and no record is found twice, unlike "best target for each reconstruction".
-    Images follow the rules of the image metrics (clipped, non-finite pixels are grey). With ``images=False`` (tables)
-    nothing is clipped, and a reconstruction with a non-finite entry takes a record that is left over, at error ``inf``.
+    A reconstruction that is infinitely far from every record takes one that is left over.
     Ties: the same input always gives the same matching.
     """
     if reconstruction.ndim < 3 or reconstruction.shape != truth.shape:
@@ -41,17 +44,19 @@ def match(reconstruction: Tensor, truth: Tensor, *, images: bool = True) -> Matc
             where="match",
             remedy="give one reconstruction per record; view a single one as [1, 1, …]",
         )
-    if images:
-        ours, theirs = comparable(reconstruction, truth, where="match")
-    else:
-        ours, theirs = reconstruction.detach().double(), truth.detach().double()
-    ours, theirs = ours.flatten(2), theirs.flatten(2)
-    # one record at a time: all pairs at once would need B times the memory
-    cost = torch.stack([(ours - theirs[:, i : i + 1]).square().mean(2) for i in range(theirs.shape[1])], dim=1)
-    cost = cost.nan_to_num(nan=torch.inf, posinf=torch.inf)
+    problems = [metric.pairwise(ours, theirs) for ours, theirs in zip(reconstruction, truth, strict=True)]
+    if not problems:
+        empty = torch.zeros(truth.shape[:2], device=truth.device)
+        return Matching(empty.long(), empty.double())
+    scores = torch.stack(problems).mT
+    permutation = torch.stack([assign(one, lower=metric.meaning.direction == "lower") for one in scores])
+    permutation = permutation.to(scores.device)
+    return Matching(permutation, scores.gather(2, permutation.unsqueeze(2)).squeeze(2))
+
+
+def assign(scores: Tensor, *, lower: bool) -> Tensor:
+    """The column of each row of ``[B, B]`` in the assignment with the best sum."""
     # a reconstruction that is infinitely far from every record must not decide where the others go: a constant
     # column leaves the best matching of the others unchanged
-    decisive = cost.where(cost.isfinite(), 0).cpu().numpy()
-    best = [torch.as_tensor(linear_sum_assignment(problem)[1]) for problem in decisive]
-    permutation = torch.stack(best).to(cost.device) if best else torch.zeros(cost.shape[:2], dtype=torch.long)
-    return Matching(permutation, cost.gather(2, permutation.unsqueeze(2)).squeeze(2))
+    decisive = scores.where(scores.isfinite(), 0).cpu().numpy()
+    return torch.as_tensor(linear_sum_assignment(decisive, maximize=not lower)[1])

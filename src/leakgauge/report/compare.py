@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from leakgauge.intervals import difference_interval, mean_interval
 from leakgauge.report import formats
 from leakgauge.report.markdown import code, grid, plain
 from leakgauge.report.reading import Run
 from leakgauge.report.schema import Defense, Word
 from leakgauge.report.words import INCONCLUSIVE, LADDER
 
-Scores = npt.NDArray[np.float64]
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 VERDICTS = ("defense", "step", "before", "after", "what changed")
 BOUNDS = ("defense", "step", "bound before", "bound after")
@@ -33,7 +30,7 @@ class Change:
     before: Defense | None
     after: Defense | None
     shift: tuple[float, float, float] | None
-    """Mean, low and high of the change of the mean score (95 % bootstrap)."""
+    """Mean, low and high of the change of the mean score (95 %)."""
 
     @property
     def sentence(self) -> str:
@@ -144,21 +141,15 @@ def _by_key(run: Run) -> dict[tuple[str, int], Defense]:
 
 
 def _shift(before: Defense, after: Defense, paired: bool) -> tuple[float, float, float] | None:
-    """The change of the mean score, with a percentile bootstrap over records."""
-    a, b = ({r.record: r.score for r in d.records} for d in (before, after))
-    if not a or not b:
+    """The change of the mean score with its interval; record by record where both runs report the same records."""
+    old, new = ({r.record: r.score for r in d.records} for d in (before, after))
+    if not old or not new:
         return None
-    generator = np.random.Generator(np.random.PCG64(0))
-    if paired and a.keys() == b.keys():
-        means = _means(np.array([b[k] - a[k] for k in a]), generator)
+    if paired and old.keys() == new.keys():
+        interval = mean_interval([new[record] - old[record] for record in old])
     else:
-        means = _means(np.array(list(b.values())), generator) - _means(np.array(list(a.values())), generator)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(np.mean(list(b.values())) - np.mean(list(a.values()))), float(low), float(high)
-
-
-def _means(values: Scores, generator: np.random.Generator, resamples: int = 10_000) -> Scores:
-    return np.asarray(values[generator.integers(0, len(values), (resamples, len(values)))].mean(1), dtype=np.float64)
+        interval = difference_interval(list(new.values()), list(old.values()))
+    return interval.mean, interval.low, interval.high
 
 
 def _settings(before: Run, after: Run) -> list[tuple[str, str, str]]:

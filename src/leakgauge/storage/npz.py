@@ -15,8 +15,8 @@ from leakgauge.errors import DataError
 from leakgauge.storage.streams import DEFLATE
 
 
-def array_of(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
-    """One array, read only after its header agrees with the size of its data."""
+def array_of(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str = "iuf") -> npt.NDArray[Any]:
+    """One array of numbers (or of texts, ``kinds="U"``), read after its header agrees with its size."""
     where = f"{path}, {info.filename}"
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise DataError("is packed in an unusual way", where=where, remedy="save it with numpy.savez_compressed")
@@ -31,8 +31,9 @@ def array_of(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt
             raise DataError(f"is npy of version {version}", where=where, remedy="save plain numbers with numpy.savez")
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = read(stream)
-        if dtype.hasobject or dtype.kind not in "iuf":
-            raise DataError(f"holds {dtype} values", where=where, remedy="save plain numbers; objects are never read")
+        if dtype.hasobject or dtype.kind not in kinds:
+            plain = "numbers" if kinds == "iuf" else "texts"
+            raise DataError(f"holds {dtype} values", where=where, remedy=f"save plain {plain}; objects are never read")
         size = math.prod(shape) * dtype.itemsize
         left = info.file_size - stream.tell()
         if min(shape, default=0) < 0 or size != left:

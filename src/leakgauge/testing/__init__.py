@@ -14,6 +14,7 @@ an update-stage part                ``sampler_agrees_with_density``, ``probabili
                                     ``release_is_pure``, ``promises_are_kept``
 any part                            ``repr_round_trips``
 an entrywise function with a slope  ``slope_matches_autograd``
+a metric                            ``metric_laws``
 a prior, a likelihood, a solver     ``prior_laws``, ``likelihood_laws``, ``attack_reaches_map``
 anything that is given a model      ``task_is_untouched``
 =================================== ==========================================================================
@@ -30,6 +31,7 @@ from leakgauge.testing.densities import (
     sampler_agrees_with_density,
     slope_matches_autograd,
 )
+from leakgauge.testing.metrics import metric_laws
 from leakgauge.testing.parts import (
     example_update,
     neutral_is_identity,
@@ -49,6 +51,7 @@ __all__ = [
     "gradient_matches_finite_differences",
     "has_density",
     "likelihood_laws",
+    "metric_laws",
     "neutral_is_identity",
     "prior_laws",
     "probabilities_sum_to_one",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leakgauge import adversary, attacks, defenses, losses
+from leakgauge import adversary, attacks, defenses, losses, metrics
 from leakgauge.defenses import UpdatePart
 from leakgauge.errors import ModelError, NoDensityError
 from leakgauge.expr import parse
@@ -61,6 +61,15 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "loss": {
         "cross_entropy": ("cross_entropy()", "cross_entropy(smoothing=0.1)"),
         "squared_error": ("squared_error()",),
+    },
+    "metric": {
+        "digits": ("digits()",),
+        "feature_share": ("feature_share()", "feature_share(tolerance=0.05)"),
+        "mse": ("mse()",),
+        "psnr": ("psnr()",),
+        "row_error": ("row_error()",),
+        "ssim": ("ssim()",),
+        "token_share": ("token_share()",),
     },
     "ball": {"ball": ("ball()", "ball(points=4, delta=0.5)")},
     "adversary": {"adversary": ("adversary()", "adversary(likelihood=l1(), labels='joint', restarts=2)")},
@@ -135,4 +144,4 @@ def has_density(part: UpdatePart) -> bool:
     return True
 
 
-_REGISTERED_BY_IMPORT = (adversary, attacks, defenses, losses)
+_REGISTERED_BY_IMPORT = (adversary, attacks, defenses, losses, metrics)

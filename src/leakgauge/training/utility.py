@@ -35,7 +35,7 @@ class Utility:
         return median(self.overheads)
 
     def interval(self) -> Interval:
-        """The mean accuracy with its bootstrap interval over seeds."""
+        """The mean accuracy with its interval over seeds."""
         return mean_interval(self.accuracies)
 
 

@@ -12,6 +12,7 @@ from scipy import stats
 
 from leakgauge.audit.judge.statistics import alone, best_of, excess, holm, rate_at
 from leakgauge.errors import DomainError
+from leakgauge.metrics import mean_interval
 from leakgauge.metrics.sign_flips import least_p
 
 
@@ -20,6 +21,15 @@ def test_sign_flip_p_value_is_the_share_of_sign_patterns_at_least_as_extreme() -
     sums = [sum(s * g for s, g in zip(signs, gain, strict=True)) for signs in itertools.product((1, -1), repeat=4)]
     expected = np.mean([s >= gain.sum() - 1e-12 for s in sums])
     assert excess(gain, np.zeros(4)).p == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("n", [5, 9])
+def test_sign_flip_p_value_is_that_of_scipys_permutation_test(n: int) -> None:
+    gain = np.random.default_rng(n).normal(0.3, 1, n)
+    oracle = stats.permutation_test(
+        (gain,), lambda x, axis: x.sum(axis), permutation_type="samples", alternative="greater", vectorized=True
+    )
+    assert excess(gain, np.zeros(n)).p == pytest.approx(oracle.pvalue)
 
 
 def test_all_records_above_the_null_reach_the_least_p() -> None:
@@ -43,6 +53,9 @@ def test_the_interval_holds_the_mean_and_shrinks_with_records() -> None:
     generator = np.random.default_rng(1)
     few, many = (excess(generator.normal(1, 1, n), np.zeros(n)) for n in (10, 160))
     assert few.low <= few.mean <= few.high
+    gain = generator.exponential(size=9)
+    found, interval = excess(gain, np.zeros(9)), mean_interval(gain)
+    assert (found.mean, found.low, found.high) == (interval.mean, interval.low, interval.high)
     assert many.high - many.low < few.high - few.low
 
 

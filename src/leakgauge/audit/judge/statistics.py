@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from leakgauge.errors import DomainError
+from leakgauge.intervals import mean_interval
 from leakgauge.metrics.sign_flips import sign_flip_p
 
 Scores = npt.NDArray[np.float64]
@@ -24,7 +25,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True)
 class Excess:
-    """``mean(real − null)`` with a bootstrap interval and a one-sided sign-flip p-value."""
+    """``mean(real − null)`` with its :func:`~leakgauge.intervals.mean_interval` and a one-sided sign-flip p-value."""
 
     mean: float
     low: float
@@ -38,10 +39,10 @@ def excess(real: Scores, null: Scores, *, confidence: float = 0.95, resamples: i
     if real.shape != null.shape or real.ndim != 1 or not len(real):
         raise DomainError(f"real and null must be the same records, got {real.shape} and {null.shape}", where="excess")
     gain = real - null
+    interval = mean_interval(gain, confidence, seed, resamples=resamples)
     generator = np.random.Generator(np.random.PCG64(seed))
-    means = gain[generator.integers(0, len(gain), (resamples, len(gain)))].mean(1)
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Excess(float(gain.mean()), float(low), float(high), sign_flip_p(gain, resamples, generator), len(gain))
+    p = sign_flip_p(gain, resamples, generator)
+    return Excess(interval.mean, interval.low, interval.high, p, len(gain))
 
 
 def holm(p: Mapping[K, float]) -> dict[K, float]:
