@@ -102,8 +102,12 @@ def _parts(title: str, intro: str, kinds: Iterable[str], first: Iterable[str]) -
 
 def _room(room: str, title: str, intro: str) -> str:
     module = importlib.import_module(f"leakgauge.{room}")
-    documented = [name for name in sorted(module.__all__) if inspect.getdoc(getattr(module, name))]
-    return _page(title, intro, (_entry(_path(module, name), name, members=True) for name in documented))
+    documented = {
+        name: getattr(module, name) for name in sorted(module.__all__) if inspect.getdoc(getattr(module, name))
+    }
+    registered = {part: name for named in parts().values() for name, part in named.items()}
+    headings = {name: registered.get(value, name) if callable(value) else name for name, value in documented.items()}
+    return _page(title, intro, (_entry(_path(module, n), heading, members=True) for n, heading in headings.items()))
 
 
 def _public(part: Callable[..., Any]) -> str:
