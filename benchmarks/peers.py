@@ -109,7 +109,7 @@ class Peer:
         params = list(self.setting.net.parameters())
         names = [name for name, _ in self.setting.net.named_parameters()]
         observed = [seen.rounds[0].observed[name] for name in names]
-        granted = next(iter(seen.rounds[0].side.values()), {})
+        granted = next(iter(seen.rounds[0].drawn.values()), {})
         matching = LOSSES[self.setting.case.kind](observed, [granted[name] for name in names] if granted else [])
         net, criterion = self.setting.net, nn.CrossEntropyLoss()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from itertools import pairwise
 
@@ -10,13 +11,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leakgauge.adversary import Reconstruction
 from leakgauge.client import Recipe
 from leakgauge.errors import LeakgaugeError, ObservationError
-from leakgauge.observation import Observation, Round, check, observe
+from leakgauge.observation import Observation, Round, check, encoded, observe, send
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task
 from leakgauge.testing import small_records, small_task
-from leakgauge.types import Threat, Tree
+from leakgauge.types import Candidate, Threat, Tree, address_of, matching
 
 NOISY = "random_prune(p=0.5) | gaussian(std=0.1)"
 
@@ -42,7 +44,7 @@ def test_a_clients_release_does_not_depend_on_the_others() -> None:
     again = observe(task, records, seed=4)
     assert not torch.equal(again[0].rounds[0].observed["last.bias"], many[0].rounds[0].observed["last.bias"])
     granted = observe(task, records, threat=Threat(grants=frozenset({"mask"})))
-    first, second = (granted[i].rounds[0].side["0.mask"]["middle.bias"] for i in (0, 1))
+    first, second = (granted[i].rounds[0].granted["random_prune.mask"]["middle.bias"] for i in (0, 1))
     assert not torch.equal(first, second)
 
 
@@ -65,14 +67,123 @@ def test_labels_and_nuisances_are_seen_only_if_granted() -> None:
     task, records = small_task().protect(NOISY), small_records(1)
     hidden = observe(task, records, threat=Threat(labels="inferred"))[0]
     assert hidden.labels is None
-    assert hidden.rounds[0].side == {}
-    granted = observe(task, records, threat=Threat(grants=frozenset({"mask", "threshold"})))[0]
-    assert set(granted.rounds[0].side) == {"0.mask"}
+    assert hidden.rounds[0].granted == {}
+    granted = observe(task, records, threat=Threat(grants=frozenset({"mask"})))[0]
+    assert set(granted.rounds[0].granted) == {"recipe.labels", "random_prune.mask"}
+    assert granted.labels is granted.rounds[0].granted["recipe.labels"]
+
+
+def test_a_granted_mask_is_the_one_behind_the_update() -> None:
+    task, records = small_task().protect("random_prune(p=0.5)"), small_records(1)
+    (one,) = observe(task, records, threat=Threat(grants=frozenset({"random_prune.mask"})))
+    mask = one.rounds[0].granted["random_prune.mask"]
+    for name, value in task.update(records).items():
+        torch.testing.assert_close(one.rounds[0].observed[name], mask[name] * value, rtol=0, atol=0)
+
+
+def test_equal_parts_of_a_chain_are_granted_each_by_its_own_address() -> None:
+    task, records = small_task().protect("random_prune(p=0.5) | random_prune(p=0.2)"), small_records(1)
+    (second,) = observe(task, records, threat=Threat(grants=frozenset({"random_prune#2.mask"})))
+    assert set(second.rounds[0].granted) == {"recipe.labels", "random_prune#2.mask"}
+    (both,) = observe(task, records, threat=Threat(grants=frozenset({"random_prune.mask", "random_prune#2.mask"})))
+    masks = [both.rounds[0].granted[address] for address in ("random_prune.mask", "random_prune#2.mask")]
+    for name, value in task.update(records).items():
+        torch.testing.assert_close(
+            both.rounds[0].observed[name], masks[1][name] * (masks[0][name] * value), rtol=0, atol=0
+        )
+    with pytest.raises(
+        ObservationError,
+        match=r"threat\.grants: 'mask' may mean random_prune\.mask or random_prune#2\.mask; say 'random_prune\.mask'",
+    ):
+        observe(task, records, threat=Threat(grants=frozenset({"mask"})))
+
+
+@pytest.mark.parametrize(
+    ("grant", "remedy"),
+    [
+        ("random_prune.maks", "did you mean 'random_prune.mask'?"),
+        ("topk.threshold", "known: "),
+        ("learning_rate", "known: "),  # a shared gradient does not depend on it
+    ],
+)
+def test_a_grant_of_what_nobody_has_is_refused_with_the_nearest(grant: str, remedy: str) -> None:
+    task = small_task().protect(NOISY)
+    with pytest.raises(ObservationError) as raised:
+        observe(task, small_records(1), threat=Threat(grants=frozenset({grant})))
+    assert str(raised.value).startswith(f"threat.grants: there is no nuisance '{grant}' to grant; {remedy}")
+
+
+def test_a_bare_name_means_the_one_address_that_ends_in_it() -> None:
+    addresses = ["recipe.labels", "mixup.indices", "mixup.coefficients", "precode.noise"]
+    assert address_of("indices", addresses) == "mixup.indices"
+    assert address_of("mixup.indices", addresses) == "mixup.indices"
+    assert matching("dices", addresses) == []
+    with pytest.raises(ObservationError, match="take it out: nothing is hidden here"):
+        address_of("mask", [])
+
+
+def test_labels_and_rate_have_words_of_their_own() -> None:
+    addresses = ["recipe.labels", "recipe.learning_rate", "random_prune.mask"]
+    granted = dict.fromkeys(addresses[:2], "granted")
+    assert Threat().mapping(addresses) == {**granted, "random_prune.mask": "hidden"}
+    assert Threat(labels="joint", learning_rate="unknown").mapping(addresses) == dict.fromkeys(addresses, "hidden")
+    assert Threat(labels="inferred", grants=frozenset({"labels"})).mapping(addresses)["recipe.labels"] == "granted"
+
+
+def test_a_threat_may_be_cut_to_what_a_defense_has() -> None:
+    threat = Threat(grants=frozenset({"mask", "precode.noise"}), labels="inferred")
+    addresses = ["recipe.labels", "random_prune.mask"]
+    assert threat.about(addresses) == Threat(grants=frozenset({"mask"}), labels="inferred")
+    with pytest.raises(ObservationError, match=r"there is no nuisance 'precode\.noise' to grant"):
+        threat.mapping(addresses)
+
+
+def test_the_rate_is_granted_where_the_update_depends_on_it() -> None:
+    plain, records = small_task(), small_records(1)
+    task = Task(plain.model, plain.domain, Recipe(shares="change", learning_rate=0.25))
+    (known,) = observe(task, records)
+    assert known.rounds[0].granted["recipe.learning_rate"] == 0.25
+    (hidden,) = observe(task, records, threat=Threat(learning_rate="unknown"))
+    assert set(hidden.rounds[0].granted) == {"recipe.labels"}
+    assert set(observe(plain, records)[0].rounds[0].granted) == {"recipe.labels"}
+
+
+def test_a_nuisance_is_granted_or_hidden_later_in_every_round() -> None:
+    task = small_task().protect("precode(k=3)")
+    (one,) = observe(task, small_records(1), rounds=2)
+    noise = torch.ones(1, 3)
+    told = one.given("precode.noise", noise)
+    assert all(each.granted["precode.noise"] is noise for each in told.rounds)
+    assert all(set(each.granted) == {"recipe.labels", "precode.noise"} for each in told.rounds)
+    hidden = told.given("precode.noise", None).given("recipe.labels", None)
+    assert [dict(each.granted) for each in hidden.rounds] == [{}, {}]
+    assert set(one.rounds[0].granted) == {"recipe.labels"}  # the first observation stays as it was
 
 
 def test_an_observation_holds_nothing_else() -> None:
-    assert [f.name for f in fields(Observation)] == ["rounds", "batch", "labels"]
-    assert [f.name for f in fields(Round)] == ["observed", "params", "side", "nuisances"]
+    assert [f.name for f in fields(Observation)] == ["rounds", "batch"]
+    assert [f.name for f in fields(Round)] == ["observed", "params", "granted", "buffers", "clients"]
+
+
+def test_no_repr_prints_the_numbers_of_a_record() -> None:
+    task = small_task().protect("mixup(k=2) | precode(k=3) | lrp() | random_prune(p=0.5)")
+    records = small_records(3)
+    (one, *_) = observe(task, records, threat=Threat(grants=frozenset(task.protection.nuisances)))
+    encoding = encoded(task, records)
+    values = [
+        records,
+        encoding,
+        one,
+        one.rounds[0],
+        send(task, encoding[:1], task.params, (0,)),
+        Candidate(records.inputs.unsqueeze(0), records.labels.unsqueeze(0), {"precode.noise": torch.rand(1, 3)}),
+        Reconstruction(records.inputs.unsqueeze(1), records.labels.unsqueeze(1), torch.zeros(3)),
+    ]
+    for value in values:
+        assert "tensor(" not in repr(value)
+        assert not re.search(r"\d\.\d{3}", repr(value)), "a number of the record is printed"
+    for address in one.rounds[0].granted:
+        assert address in repr(one)
 
 
 def test_the_global_generator_is_left_alone() -> None:

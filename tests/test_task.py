@@ -121,15 +121,6 @@ def test_a_model_that_does_not_fit_is_refused_with_what_and_remedy(which: str) -
     assert raised.value.remedy
 
 
-def test_dropout_in_train_mode_is_refused_and_served_in_eval_mode() -> None:
-    model = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(36, 4))
-    with pytest.raises(ModelError) as raised:
-        Task(model, DOMAIN, Recipe(mode="train"))
-    assert str(raised.value).startswith("Task: layer '1' draws a hidden dropout mask in train mode; set mode=\"eval\"")
-    Task(model, DOMAIN, Recipe(mode="eval"))
-    Task(nn.Sequential(nn.Flatten(), nn.Dropout(0.0), nn.Linear(36, 4)), DOMAIN, Recipe(mode="train"))
-
-
 def test_a_client_shows_its_examples_and_representations_to_defenses() -> None:
     task, records = small_task(batch=3), small_records(3)
     context = ClientContext(task, records, task.params)

@@ -149,7 +149,7 @@ def precode_cnn(context: Context) -> Measurement:
     base, records = _bayes_cnn(10)
     task = base.protect("precode()")
     seen = lg.observe(task, records, seed=1)
-    plain = adaptive().against(lg.Protection())
+    plain = adaptive().adversary(lg.Protection())
     arms = {
         "undefended": (plain, base, lg.observe(base, records, seed=1)),
         "generic": (inverting_gradients(steps=1000), task, seen),
@@ -183,8 +183,8 @@ def precode_batch(context: Context) -> Measurement:
         task = replace(base, recipe=lg.Recipe(batch=size)).protect(how)
         truth = records.inputs.unflatten(0, (-1, size))
         seen = lg.observe(task, records, seed=1)
-        plain = adaptive(steps=500, latent="before").against(task.protection)
-        joint = adaptive(steps=500).against(task.protection)
+        plain = adaptive(steps=500, latent="before").adversary(task.protection)
+        joint = adaptive(steps=500).adversary(task.protection)
         arms = {
             "before the bottleneck": (before_bottleneck(task, plain), seen),
             "noise optimised": (joint, seen),
@@ -223,8 +223,8 @@ def _rounds(task: lg.Task, records: lg.Records, epochs: int) -> tuple[Tensor, Te
         torch.cat(parts)
         for parts in (
             [one.inputs for one in made],
-            [one.side["indices"] for one in made],
-            [one.side["coefficients"] for one in made],
+            [one.drawn["indices"] for one in made],
+            [one.drawn["coefficients"] for one in made],
         )
     )  # type: ignore[return-value]
 
@@ -341,7 +341,7 @@ def hidden_mixing(context: Context) -> Measurement:
     truth, part = (2 * records.inputs - 1).abs().double(), InstaHide(k=4)
     made = [encoded(task.protect("instahide(k=4)"), records, seed=3, round=r) for r in range(20)]
     shown, labels = torch.cat([one.inputs for one in made]), torch.cat([one.labels for one in made])
-    indices, weights = (torch.cat([one.side[name] for one in made]) for name in ("indices", "coefficients"))
+    indices, weights = (torch.cat([one.drawn[name] for one in made]) for name in ("indices", "coefficients"))
     from_labels = guessed_coefficients(indices, labels, 50, part)
     mixed_up = shown[torch.randperm(1000, generator=torch.Generator().manual_seed(1))]
     for name, given, used in (
@@ -443,7 +443,7 @@ def ats_early(context: Context) -> Measurement:
     """ATS early in training, SGD as in the paper: PSNR of 6 CIFAR-10 test images, transformed and raw."""
     cifar = lg.data.load("cifar10")
     records = cifar.sample(6, seed=0, split="test")
-    attack = adaptive(steps=200).against(lg.Protection())
+    attack = adaptive(steps=200).adversary(lg.Protection())
     scores, rows = {}, []
     for network, policy, rate, steps in ARMS:
         key = f"{network}, {policy}, rate {rate:g}, step {steps}"

@@ -1,4 +1,4 @@
-"""ONE client: ``(params, buffers, inputs, labels, recipe, nuisances) → update``, pure and differentiable.
+"""ONE client: ``(params, buffers, inputs, labels, recipe, drawn) → update``, pure and differentiable.
 
 Victim, adversary, doctor and gate all call :func:`update_of`, with the same loss object. It never mutates
 the user's model, buffers, gradients or train flag; :class:`leakgauge.task.Task` hands it a private copy.
@@ -6,7 +6,7 @@ the user's model, buffers, gradients or train flag; :class:`leakgauge.task.Task`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,8 +17,14 @@ from torch.func import functional_call, grad
 from leakgauge import guards
 from leakgauge.errors import DomainError
 from leakgauge.losses import CrossEntropy
-from leakgauge.types import Loss, Tree
+from leakgauge.types import Loss, Nuisance, Tree
 from leakgauge.updates import trees
+
+RECIPE = "recipe"
+LABELS = "recipe.labels"
+LEARNING_RATE = "recipe.learning_rate"
+DROPOUT = "recipe.dropout"
+"""The addresses of what the recipe itself leaves open."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +67,29 @@ class Recipe:
                 remedy='say shares="change"',
             )
 
+    @property
+    def nuisances(self) -> tuple[Nuisance, ...]:
+        """What is not the record: its label, and the learning rate where the update depends on it."""
+        labels = Nuisance("labels", per="example")
+        return (labels, Nuisance("learning_rate", per="update")) if self.shares == "change" else (labels,)
+
     def reduce(self, losses: Tensor) -> Tensor:
         """Per-example losses ``[…, B]`` to the loss of a batch, ``[…]``."""
         return losses.mean(-1) if self.reduction == "mean" else losses.sum(-1)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a client drew for one update: the rate of every local step ``[steps]`` (None: the recipe's own), and
+    random numbers of the model by the name of the buffer that takes them, ``[B, …]``, or ``[B, steps, …]`` where
+    every local step draws its own."""
+
+    rates: Tensor | None = None
+    buffers: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def at(self, step: int, batch: slice, steps: int) -> dict[str, Tensor]:
+        """The buffers of one local step."""
+        return {name: value[batch] if steps == 1 else value[batch][:, step] for name, value in self.buffers.items()}
 
 
 def gradient_of(
@@ -73,19 +99,15 @@ def gradient_of(
     inputs: Tensor,
     labels: Tensor,
     recipe: Recipe,
-    nuisances: Tree | None = None,
 ) -> dict[str, Tensor]:
-    """``∇_θ ℓ(h_θ(x), y)`` of one batch, differentiable in every argument.
-
-    ``nuisances`` are the random numbers of a model-stage defense, by the name of the buffer that takes them.
-    """
+    """``∇_θ ℓ(h_θ(x), y)`` of one batch, differentiable in every argument."""
 
     def loss(theta: dict[str, Tensor]) -> Tensor:
-        outputs = functional_call(model, (theta, {**buffers, **(nuisances or {})}), (inputs,))
+        outputs = functional_call(model, (theta, dict(buffers)), (inputs,))
         return recipe.reduce(recipe.loss(outputs, labels))
 
-    made: dict[str, Tensor] = grad(loss)(dict(params))
-    return made
+    gradient: dict[str, Tensor] = grad(loss)(dict(params))
+    return gradient
 
 
 def update_of(
@@ -95,19 +117,26 @@ def update_of(
     inputs: Tensor,
     labels: Tensor,
     recipe: Recipe,
-    nuisances: Tree | None = None,
+    drawn: Drawn | None = None,
 ) -> dict[str, Tensor]:
-    """What a client computes from a batch: its gradient, or its weight change after local training."""
-    hidden = nuisances or {}
+    """What a client computes from a batch: its gradient, or its weight change after local training.
+
+    A perturbed rate scales a shared gradient as it would scale the step: by its ratio to the recipe's rate.
+    """
+    drawn = drawn or Drawn()
+    rates, steps = drawn.rates, recipe.local_steps
     if recipe.shares == "gradient":
-        return gradient_of(model, params, buffers, inputs, labels, recipe, hidden)
+        used = {**buffers, **drawn.at(0, slice(None), 1)}
+        gradient = gradient_of(model, params, used, inputs, labels, recipe)
+        return gradient if rates is None else trees.mapped(lambda g: rates[0] / recipe.learning_rate * g, gradient)
     theta, velocity = dict(params), {name: torch.zeros_like(p) for name, p in params.items()}
-    for batch in _slices(recipe, len(inputs)):
-        mine = {name: value[batch] for name, value in hidden.items()}
-        step = gradient_of(model, theta, buffers, inputs[batch], labels[batch], recipe, mine)
-        step = trees.mapped(lambda g, p: g + recipe.weight_decay * p, step, theta)
-        velocity = trees.mapped(lambda v, g: recipe.momentum * v + g, velocity, step)
-        theta = trees.mapped(lambda p, v: p - recipe.learning_rate * v, theta, velocity)
+    for step, batch in enumerate(_slices(recipe, len(inputs))):
+        rate = recipe.learning_rate if rates is None else rates[step]
+        used = {**buffers, **drawn.at(step, batch, steps)}
+        slope = gradient_of(model, theta, used, inputs[batch], labels[batch], recipe)
+        slope = trees.mapped(lambda g, p: g + recipe.weight_decay * p, slope, theta)
+        velocity = trees.mapped(lambda v, g: recipe.momentum * v + g, velocity, slope)
+        theta = trees.mapped(lambda p, v, rate=rate: p - rate * v, theta, velocity)
     return trees.mapped(torch.sub, theta, params)
 
 

@@ -8,6 +8,7 @@ LeakgaugeError
 ├── ModelError           a model that cannot be built or traced
 ├── ObservationError     an observed update that does not fit the task
 ├── NoDensityError       a part, or chain of parts, without a density
+├── NoBoundError         a protection of which nothing is proven
 ├── PathError            a fast gradient path that disagrees with the plain one
 └── MissingExtraError    an optional dependency that is not installed
 """
@@ -59,6 +60,10 @@ class ObservationError(LeakgaugeError):
 
 class NoDensityError(LeakgaugeError):
     """A part, or a chain of parts, without a density."""
+
+
+class NoBoundError(LeakgaugeError):
+    """A protection of which nothing is proven: what stands in the way, and what to change."""
 
 
 class PathError(LeakgaugeError):

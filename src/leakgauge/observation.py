@@ -1,47 +1,66 @@
-"""What the adversary sees: observed updates, model state, and what the threat model grants; nothing else."""
+"""What the adversary sees: observed updates, model state, and what the threat grants; nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from leakgauge import guards
+from leakgauge.client import LABELS
 from leakgauge.defenses.stages import Encoded
 from leakgauge.errors import ObservationError, nearest
-from leakgauge.expr import REGISTRY
 from leakgauge.seeds import seed_of
 from leakgauge.task import ClientContext, Task
-from leakgauge.types import Records, Side, Threat, Tree
+from leakgauge.types import Nuisances, Records, Threat, Tree, Value, sized
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Round:
-    """One round: the observed update, the parameters it was computed at, the granted nuisances.
+    """One round: the observed update, the state it was computed at, and the granted nuisances by address.
 
-    ``side`` holds those of the update stage, named like the update; ``nuisances`` those of the stages before it, one
-    row per example where they belong to examples (``indices``, ``coefficients``, ``noise``), else one number
-    (``scale``).
+    ``granted`` holds named tensors for what belongs to the entries of the update (``random_prune.mask``), one row per
+    example for what belongs to examples (``mixup.indices``, ``recipe.labels``), else one number or one per local step
+    (``recipe.learning_rate``, ``lrp.scale``). ``buffers`` are state that is used but not trained, where it is not the
+    task's own; ``clients`` is how many clients' updates were summed.
     """
 
     observed: Tree
     params: Tree
-    side: Side = field(default_factory=dict)
-    nuisances: Tree = field(default_factory=dict)
+    granted: Nuisances = field(default_factory=dict)
+    buffers: Tree = field(default_factory=dict)
+    clients: int = 1
+
+    def __repr__(self) -> str:
+        known = ", ".join(self.granted) or "nothing"
+        return f"Round(observed={sized(self.observed)}, granted: {known}, clients={self.clients})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Observation:
-    """One client's rounds, and its labels if they are granted. ``batch`` is the number of examples per update.
-
-    Labels are classes ``[B]``, or ``[B, classes]`` probabilities where the input stage mixes them.
-    """
+    """One client's rounds. ``batch`` is the number of examples per update."""
 
     rounds: tuple[Round, ...]
     batch: int
-    labels: Tensor | None = None
+
+    @property
+    def labels(self) -> Tensor | None:
+        """The granted labels of the first round: classes ``[B]``, or ``[B, classes]`` where the input stage mixes."""
+        labels = self.rounds[0].granted.get(LABELS) if self.rounds else None
+        return labels if isinstance(labels, Tensor) else None
+
+    def given(self, address: str, value: Value | None) -> Observation:
+        """The same observation with one nuisance granted in every round at this value, or hidden (None)."""
+        rounds = []
+        for one in self.rounds:
+            others = {known: held for known, held in one.granted.items() if known != address}
+            rounds.append(replace(one, granted=others if value is None else {**others, address: value}))
+        return replace(self, rounds=tuple(rounds))
+
+    def __repr__(self) -> str:
+        return f"Observation({len(self.rounds)} rounds, batch={self.batch}, {self.rounds[0] if self.rounds else ''})"
 
 
 def observe(
@@ -52,9 +71,10 @@ def observe(
     ``rounds`` says in how many rounds the same records take part, at the task's own parameters; or it lists the
     parameters of every round. Each release draws from its own generator, so that a client's update does not
     depend on the others. An input stage that mixes records mixes those given here: they are one client's set, and
-    every observation is a batch of it; granted labels are then those of the first round.
+    every observation is a batch of it.
     """
     threat = threat or Threat()
+    _check_arguments(task, records)
     size = task.recipe.batch
     if len(records) < size:
         raise ObservationError(
@@ -62,33 +82,43 @@ def observe(
             where="observe",
             remedy="give more records or a smaller batch",
         )
-    _check_grants(task, threat)
+    knows = threat.mapping(task.nuisances)
     states = [task.params] * guards.count(rounds, "rounds", "observe") if isinstance(rounds, int) else list(rounds)
     if not states:
         raise ObservationError("there is no round", where="observe", remedy="say how many, or give their parameters")
     for part in task.protection.input:
         part.check(task.domain, len(records))
-    shown = [encoded(task, records, seed=seed, round=r) for r in range(len(states))]
-    seen = []
+    encodings = [encoded(task, records, seed=seed, round=r) for r in range(len(states))]
+    observations = []
     for client in range(len(records) // size):
-        batches = [every[client * size : (client + 1) * size] for every in shown]
-        made = []
-        for r, (batch, theta) in enumerate(zip(batches, states, strict=True)):
-            sent = send(task, batch, theta, (seed, client, r))
-            given = threat.given(sent.nuisances)
-            if task.protection.input and threat.labels == "known":  # each round has encodings and labels of its own
-                given["labels"] = batch.labels
-            made.append(Round(sent.observed, theta, threat.granted(sent.side), given))
-        seen.append(Observation(tuple(made), size, batches[0].labels if threat.labels == "known" else None))
-    return seen
+        batches = [every[client * size : (client + 1) * size] for every in encodings]
+        sent = [
+            send(task, batch, theta, (seed, client, r))
+            for r, (batch, theta) in enumerate(zip(batches, states, strict=True))
+        ]
+        observations.append(
+            Observation(
+                tuple(
+                    Round(one.observed, theta, {a: v for a, v in one.drawn.items() if knows[a] == "granted"})
+                    for one, theta in zip(sent, states, strict=True)
+                ),
+                size,
+            )
+        )
+    return observations
 
 
-def _check_grants(task: Task, threat: Threat) -> None:
-    """Refuse a name that is no nuisance of this protection or any part: most likely a slip of the pen."""
-    parts = REGISTRY.get("defense", {}).values()
-    known = {name for made in parts for name in getattr(made, "nuisances", ())} | set(task.protection.nuisances)
-    for name in sorted(threat.grants - known):
-        raise ObservationError(f"there is no nuisance {name!r} to grant", where="threat", remedy=nearest(name, known))
+def _check_arguments(task: object, records: object) -> None:
+    if not isinstance(task, Task):
+        raise ObservationError(
+            f"the first argument is a {type(task).__name__}", where="observe", remedy="give a Task, then Records"
+        )
+    if not isinstance(records, Records):
+        raise ObservationError(
+            f"the records are a {type(records).__name__}",
+            where="observe",
+            remedy="give Records(inputs, labels, task.domain)",
+        )
 
 
 def encoded(task: Task, records: Records, rows: Tensor | None = None, *, seed: int = 0, round: int = 0) -> Encoded:
@@ -100,29 +130,24 @@ def encoded(task: Task, records: Records, rows: Tensor | None = None, *, seed: i
     return task.protection.encode(records, torch.arange(len(records)) if rows is None else rows, generator=generator)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sent:
-    """What leaves a client, and every nuisance behind it: of the update stage, and of the stages before."""
+    """What leaves a client, and every nuisance behind it, by address."""
 
     observed: Tree
-    side: Side
-    nuisances: Tree
+    drawn: Nuisances
 
 
 def send(task: Task, batch: Records | Encoded, params: Tree, key: tuple[int, ...]) -> Sent:
     """One update of one (encoded) batch through the model, training and update stage. ``key`` seeds every draw."""
-    how = task.protection
-    hidden = how.draw(task.working, len(batch), generator=_generator(*key, 2)) if how.model else {}
-    update = how.perturb(task.update(batch, params, hidden), generator=_generator(*key, 3))
-    context = ClientContext(task, batch, params, hidden)
-    released = how.update.release(update.observed, context, generator=_generator(*key))
-    side = batch.side if isinstance(batch, Encoded) else {}
-    return Sent(released.observed, released.side, {**side, **hidden, **_numbers(update.side)})
-
-
-def _numbers(side: Side) -> dict[str, Tensor]:
-    """The nuisances of the training stage: one number for the whole update."""
-    return {name: next(iter(value.values())) for name, value in side.items()}
+    drawn = task.draw(len(batch), key)
+    update = task.update(batch, params, drawn)
+    released = task.protection.chain.release(
+        update, ClientContext(task, batch, params, drawn), generator=_generator(*key)
+    )
+    encoding = batch.drawn if isinstance(batch, Encoded) else {}
+    recipe = task.drawn_by_recipe(batch.labels)
+    return Sent(released.observed, {**recipe, **encoding, **drawn, **released.drawn})
 
 
 def _generator(*key: int) -> torch.Generator:
@@ -166,12 +191,27 @@ def _problems(task: Task, seen: Observation, where: str) -> list[str]:
         found += _tree_problems(task.params, made.observed, f"{where}, round {r}")
         if {n: p.shape for n, p in made.params.items()} != {n: p.shape for n, p in task.params.items()}:
             found.append(f"{where}, round {r}: its parameters are not the model's; give those it was computed at")
-        for key, granted in made.side.items():
-            found += _side_problems(task.params, granted, f"{where}, round {r}: the granted {key!r}")
+        found += _granted_problems(task, made, f"{where}, round {r}")
     return found
 
 
-def _side_problems(params: Mapping[str, Tensor], granted: Tree, where: str) -> list[str]:
+def _granted_problems(task: Task, one: Round, where: str) -> list[str]:
+    """Every grant has an address of this task; one of the update stage, the names and shapes of the update."""
+    chained = {n.name for n in task.protection.chain.nuisances}
+    problems = [
+        f"{where}: nothing has the granted nuisance {address!r}; {nearest(address, task.nuisances)}"
+        for address in one.granted
+        if address not in task.nuisances
+    ]
+    for address, value in one.granted.items():
+        if address in chained and not isinstance(value, Tensor):
+            problems += _tree_shape_problems(task.params, value, f"{where}: the granted {address!r}")
+    if one.clients != 1:
+        problems.append(f"{where}: it sums {one.clients} clients, which no attack models yet; give single updates")
+    return problems
+
+
+def _tree_shape_problems(params: Mapping[str, Tensor], granted: Tree, where: str) -> list[str]:
     """A nuisance has the names of the update, and shapes that meet its entries."""
     if set(granted) != set(params):
         return [f"{where} has other names than the update; give it for every trained parameter"]

@@ -5,21 +5,25 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from leakgauge.client import Recipe, update_of
+from leakgauge import dropout
+from leakgauge.client import DROPOUT, LABELS, LEARNING_RATE, RECIPE, Drawn, Recipe, update_of
 from leakgauge.defenses.protection import Protection, protection
 from leakgauge.defenses.stages import Encoded
 from leakgauge.errors import LeakgaugeError, ModelError, nearest
-from leakgauge.types import Domain, Records, Tree
+from leakgauge.laws import Positive
+from leakgauge.seeds import seed_of
+from leakgauge.types import Domain, Law, Nuisance, Nuisances, Records, Tree, Value
 from leakgauge.updates import trees
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Task:
     """Everything public about a client: model, domain of its records, recipe, protection.
 
@@ -38,8 +42,6 @@ class Task:
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):
             raise ModelError(f"the model is a {type(self.model).__name__}", where="Task", remedy="give an nn.Module")
-        for part in self.protection.training:
-            part.check(local_steps=self.recipe.local_steps)
         object.__setattr__(self, "working", self.fresh())
         loss = self.protection.loss(self.recipe.loss)
         object.__setattr__(self, "working_recipe", replace(self.recipe, loss=loss))
@@ -47,6 +49,82 @@ class Task:
         if self.protection.update.per_example:
             self._check_examples()
         self._check_forward()
+
+    def __repr__(self) -> str:
+        entries = sum(p.numel() for p in self.params.values())
+        name = type(self.model).__name__
+        return f"Task({name} with {entries:,} parameters, {self.domain}, {self.recipe}, {self.protection!r})"
+
+    @cached_property
+    def nuisances(self) -> dict[str, Nuisance]:
+        """Everything about an update that is neither record nor public, by address."""
+        recipe = {f"{RECIPE}.{n.name}": n for n in self.recipe.nuisances}
+        if dropout.layers(self.working):
+            recipe[DROPOUT] = Nuisance("dropout", per="example")
+        return {**recipe, **self.protection.nuisances}
+
+    @cached_property
+    def visible(self) -> frozenset[str]:
+        """The nuisances of the update stage that anybody can read off a release."""
+        probe = {name: torch.linspace(1, 2, p.numel()).view(1, *p.shape) for name, p in self.params.items()}
+        return frozenset(self.protection.chain.visible(probe)) & frozenset(self.protection.nuisances)
+
+    def shapes(self, address: str, batch: int) -> dict[str, tuple[int, ...]]:
+        """The shape of a nuisance before the update stage in one update; by layer where it has one for each."""
+        if address == LEARNING_RATE:
+            return {"": ()}
+        value = self.draw(batch, (0,))[address]
+        return {"": tuple(value.shape)} if isinstance(value, Tensor) else {n: tuple(v.shape) for n, v in value.items()}
+
+    def laws(self, address: str) -> dict[str, Law]:
+        """The law of a nuisance, by layer where it has one for each; any positive number where none is known."""
+        if address == DROPOUT:
+            return {name: layer.law for name, layer in dropout.layers(self.working).items()}
+        return {"": self.nuisances[address].law or Positive()}
+
+    def draw(self, batch: int, key: tuple[int, ...]) -> dict[str, Value]:
+        """What the model and the training stage, and dropout, draw for one update, by address."""
+        steps, masks = self.recipe.local_steps, dropout.layers(self.working)
+        dropped = dropout.draw(self.working, batch, steps, generator=_generator(*key, 4)) if masks else {}
+        return {
+            **({DROPOUT: dropped} if dropped else {}),
+            **self.protection.draw(self.working, batch, steps, generator=_generator(*key, 2)),
+            **self.protection.perturb(steps, generator=_generator(*key, 3)),
+        }
+
+    def drawn(self, nuisances: Nuisances) -> Drawn:
+        """The arguments of the client function, from nuisances by address; what is missing is taken as nominal."""
+        buffers = self.protection.buffers(self.working, nuisances)
+        masks = nuisances.get(DROPOUT, {})
+        assert not isinstance(masks, Tensor)
+        buffers |= {f"{name}.{dropout.MASK}": value for name, value in masks.items()}
+        return Drawn(self._rates(nuisances), buffers)
+
+    def _rates(self, nuisances: Nuisances) -> Tensor | None:
+        """The rate of every local step ``[…, steps]``; None where nobody perturbs or hides it."""
+        labels = self.protection.stage("training")
+        perturbed = [a for a in nuisances if a.rpartition(".")[0] in labels]
+        if LEARNING_RATE not in nuisances and not perturbed:
+            return None
+        like = next(iter(self.params.values()))
+        nominal = nuisances.get(LEARNING_RATE)
+        rate = nominal.to(like) if isinstance(nominal, Tensor) else like.new_tensor(self.recipe.learning_rate)
+        return self.protection.rates(rate.unsqueeze(-1).expand(*rate.shape, self.recipe.local_steps), nuisances)
+
+    def client(
+        self,
+        params: Tree,
+        inputs: Tensor,
+        labels: Tensor,
+        nuisances: Nuisances,
+        *,
+        buffers: Tree | None = None,
+        model: nn.Module | None = None,
+    ) -> dict[str, Tensor]:
+        """The one client function at this task: differentiable in everything it is given."""
+        state = self.buffers if buffers is None else buffers
+        called = self.working if model is None else model
+        return update_of(called, params, state, inputs, labels, self.working_recipe, self.drawn(nuisances))
 
     def _check_examples(self) -> None:
         """Refuse to clip examples one by one where the client's update is not put together from theirs."""
@@ -107,15 +185,22 @@ class Task:
         return {**frozen, **dict(self.working.named_buffers())}
 
     def update(
-        self, records: Records | Encoded, params: Tree | None = None, nuisances: Tree | None = None
+        self, records: Records | Encoded, params: Tree | None = None, nuisances: Nuisances | None = None
     ) -> dict[str, Tensor]:
-        """The update of one batch of (encoded) records, before any defense at the training and update stage."""
+        """The update of one batch of (encoded) records, before any defense at the update stage."""
         theta = self.params if params is None else params
         inputs = records.inputs.to(next(iter(theta.values())))
         labels = records.labels.to(inputs.device)
-        hidden = {name: value.to(inputs) for name, value in (nuisances or {}).items()}
-        made = update_of(self.working, theta, self.buffers, inputs, labels, self.working_recipe, hidden)
-        return {name: value.detach() for name, value in made.items()}
+        drawn = {address: trees.over(lambda v: v.to(inputs), value) for address, value in (nuisances or {}).items()}
+        update = self.client(theta, inputs, labels, drawn)
+        return {name: value.detach() for name, value in update.items()}
+
+    def drawn_by_recipe(self, labels: Tensor) -> dict[str, Value]:
+        """The recipe's own nuisances of one update."""
+        drawn: dict[str, Value] = {LABELS: labels}
+        if LEARNING_RATE in self.nuisances:
+            drawn[LEARNING_RATE] = torch.tensor(self.recipe.learning_rate)
+        return drawn
 
     def at(self, state: Tree) -> Task:
         """The same task with the parameters and buffers of a checkpoint."""
@@ -148,20 +233,21 @@ class ClientContext:
     task: Task
     records: Records | Encoded
     params: Tree
-    nuisances: Tree = field(default_factory=dict)
+    nuisances: Nuisances = field(default_factory=dict)
 
     def inputs(self) -> Tensor:
         return self.records.inputs.to(next(iter(self.params.values())))
 
     def per_example(self) -> dict[str, Tensor]:
-        def one(x: Tensor, y: Tensor, hidden: dict[str, Tensor]) -> dict[str, Tensor]:
-            batch = x.unsqueeze(0), y.unsqueeze(0)
-            mine = {name: value.unsqueeze(0) for name, value in hidden.items()}
-            recipe = self.task.working_recipe
-            return update_of(self.task.working, self.params, self.task.buffers, *batch, recipe, mine)
+        drawn, task = self.task.drawn(self.nuisances), self.task
 
-        made: dict[str, Tensor] = vmap(one)(self.inputs(), self.records.labels, dict(self.nuisances))
-        return made
+        def one(x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> dict[str, Tensor]:
+            alone = Drawn(drawn.rates, {name: value.unsqueeze(0) for name, value in buffers.items()})
+            batch = x.unsqueeze(0), y.unsqueeze(0)
+            return update_of(task.working, self.params, task.buffers, *batch, task.working_recipe, alone)
+
+        updates: dict[str, Tensor] = vmap(one)(self.inputs(), self.records.labels, dict(drawn.buffers))
+        return updates
 
     def combined(self, each: Tree) -> dict[str, Tensor]:
         return trees.mapped(lambda u: u.mean(0) if self.task.recipe.reduction == "mean" else u.sum(0), each)
@@ -177,10 +263,9 @@ class ClientContext:
         def run(inputs: Tensor) -> Tensor:
             seen: list[Tensor] = []
             hook = modules[layer].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+            drawn = self.task.drawn(self.nuisances).at(0, slice(None), self.task.recipe.local_steps)
             try:
-                functional_call(
-                    self.task.working, (dict(self.params), {**self.task.buffers, **self.nuisances}), (inputs,)
-                )
+                functional_call(self.task.working, (dict(self.params), {**self.task.buffers, **drawn}), (inputs,))
             finally:
                 hook.remove()
             return seen[0]
@@ -190,18 +275,16 @@ class ClientContext:
 
 def working_copy(model: nn.Module, mode: str) -> nn.Module:
     shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
-    own = copy.deepcopy(model, shared).train(mode == "train")
-    for name, module in own.named_modules():
+    own = dropout.masked(copy.deepcopy(model, shared).train(mode == "train"))
+    for module in own.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training:
             # batch statistics, and no in-place write of the running ones (vmap refuses it, purity forbids it)
             module.track_running_stats = False
             module.running_mean = module.running_var = module.num_batches_tracked = None
-        if isinstance(module, nn.modules.dropout._DropoutNd) and module.training and module.p > 0:
-            raise ModelError(
-                f"layer {name!r} draws a hidden dropout mask in train mode",
-                where="Task",
-                remedy='set mode="eval" in the recipe or p=0 in the layer; dropout as a nuisance is not modelled yet',
-            )
         if isinstance(getattr(module, "inplace", None), bool):
-            module.inplace = False
+            module.inplace = False  # type: ignore[assignment]
     return own
+
+
+def _generator(*key: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed_of(*key))

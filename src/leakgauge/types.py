@@ -2,21 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from leakgauge.errors import DataError
+from leakgauge import guards
+from leakgauge.errors import DataError, ObservationError, nearest
 from leakgauge.meaning import Meaning
 
 Tree = Mapping[str, Tensor]
 """Named tensors: parameters, an update, an observed update, a mask."""
 
-Side = Mapping[str, Tree]
-"""The nuisances of a release by name (``mask``, ``threshold`` …); in a chain by ``<part>.<name>``."""
+Value = Tensor | Tree
+"""The value of a nuisance: one tensor, or named tensors where it belongs to the entries of an update."""
+
+Nuisances = Mapping[str, Value]
+"""Nuisances by address: ``random_prune.mask``, ``recipe.learning_rate``; inside a part, by its own bare names."""
+
+Known = Mapping[str, Tree]
+"""What an adversary knows of the update stage: granted, or read off the release."""
+
+Per = Literal["entry", "tensor", "example", "step", "update"]
+
+
+class Law(Protocol):
+    """How a hidden number is drawn and how likely a guess at it is, entry by entry (see :mod:`leakgauge.laws`)."""
+
+    @property
+    def mean(self) -> float: ...
+
+    @property
+    def support(self) -> tuple[float, float]: ...
+
+    def sample(self, shape: Sequence[int], *, generator: torch.Generator) -> Tensor: ...
+
+    def log_density(self, value: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Nuisance:
+    """Something random or hidden that is not the record, declared by the recipe or by a part.
+
+    ``per`` says what it belongs to; ``law`` is its sampler and log density, or None where it is not known;
+    ``visible`` reads it off what the part released, ``[M, …]`` per observation, or None where nobody can.
+    """
+
+    name: str
+    per: Per
+    law: Law | None = None
+    visible: Callable[[Tree], Tree] | None = field(default=None, compare=False, repr=False)
+
+
+How = Literal["granted", "read off", "cancelled", "summed out", "optimised", "enumerated", "assumed"]
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What an adversary does about one nuisance, by address, and a sentence for the ledger."""
+
+    address: str
+    how: How
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.address}: {self.sentence}"
+
+    def as_json(self) -> dict[str, str]:
+        return {"address": self.address, "how": self.how, "sentence": self.sentence}
+
+
+def own_of(nuisances: Nuisances, label: str) -> dict[str, Any]:
+    """The nuisances of one part, by their bare names."""
+    prefix = f"{label}."
+    return {address.removeprefix(prefix): value for address, value in nuisances.items() if address.startswith(prefix)}
+
 
 Kind = Literal["image", "table", "tokens"]
 Labels = Literal["known", "inferred", "joint"]
@@ -81,7 +144,7 @@ class Domain:
         return int(torch.Size(self.shape).numel())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Records:
     """Private examples ``(x, y)``: inputs ``[n, …]`` and labels ``[n]``, with their domain."""
 
@@ -108,6 +171,9 @@ class Records:
                 where="Records",
                 remedy=f"labels must lie in 0..{self.domain.classes - 1}",
             )
+
+    def __repr__(self) -> str:
+        return f"Records({len(self)} of {self.domain})"
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -149,10 +215,10 @@ class Context(Protocol):
 
 @dataclass(frozen=True)
 class Release:
-    """What an update-stage part lets out, and the nuisances it drew or computed."""
+    """What an update-stage part lets out, and the nuisances it drew or computed, by their bare names."""
 
     observed: dict[str, Tensor]
-    side: dict[str, Tree] = field(default_factory=dict)
+    drawn: dict[str, Tree] = field(default_factory=dict)
 
 
 class Updates(Protocol):
@@ -203,23 +269,66 @@ class Updates(Protocol):
 class Mechanism(Protocol):
     """An update-stage part: a frozen value with two verbs."""
 
-    nuisances: tuple[str, ...]
+    @property
+    def nuisances(self) -> tuple[Nuisance, ...]: ...
 
     def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
         """Draw what leaves the client."""
 
-    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
-        """``log p(observed | update)`` of N candidates, ``[N]``; ``side`` holds what was granted."""
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
+        """``log p(observed | update)`` of N candidates, ``[N]``; ``known`` holds what is granted or was read off."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Candidate:
-    """The adversary's current guess for N problems: inputs ``[N, B, …]``, labels ``[N, B]`` or
-    ``[N, B, classes]`` (probabilities), and nuisances of the model stage, ``[N, B, …]`` by buffer name."""
+    """The adversary's current guess for N problems.
+
+    Inputs ``[N, B, …]``, labels ``[N, B]`` or ``[N, B, classes]`` (probabilities), and the nuisances it assumes, by
+    address, ``[N, …]``. ``look`` runs the model once more where somebody asks for features or batch statistics.
+    """
 
     inputs: Tensor
     labels: Tensor
-    nuisances: Tree = field(default_factory=dict)
+    nuisances: Nuisances = field(default_factory=dict)
+    look: Callable[[Candidate], Seen] | None = field(default=None, compare=False)
+
+    @cached_property
+    def _seen(self) -> Seen:
+        if self.look is None:
+            raise DataError(
+                "nobody said which model its features are of",
+                where="Candidate",
+                remedy="use a prior on features inside an attack",
+            )
+        return self.look(self)
+
+    @property
+    def features(self) -> Tree:
+        """The input of every layer, ``[N, B, …]``."""
+        return self._seen.features
+
+    @property
+    def statistics(self) -> Mapping[str, tuple[Tensor, Tensor]]:
+        """Mean and variance per channel of what each normalisation over a batch gets, ``[N, C]`` each."""
+        return self._seen.statistics
+
+    def __repr__(self) -> str:
+        return f"Candidate(inputs={sized(self.inputs)}, labels={sized(self.labels)}, {', '.join(self.nuisances)})"
+
+
+@dataclass(frozen=True, repr=False)
+class Seen:
+    """What one pass of the model over candidates shows."""
+
+    features: Tree
+    statistics: Mapping[str, tuple[Tensor, Tensor]]
+
+
+def sized(value: Value) -> str:
+    """A tensor or tree in a few words: reprs never print the numbers of a record."""
+    if isinstance(value, Tensor):
+        return f"<{str(value.dtype).removeprefix('torch.')} {list(value.shape)}>"
+    return f"<{len(value)} tensors, {sum(v.numel() for v in value.values())} entries>"
 
 
 class Prior(Protocol):
@@ -250,25 +359,60 @@ class Progress(Protocol):
     def __call__(self, done: int, total: int, best: float) -> None: ...
 
 
+Knowledge = Literal["granted", "hidden"]
+
+
 @dataclass(frozen=True)
 class Threat:
-    """The adversary's capabilities: what is granted, and the server's power.
+    """The adversary's capabilities: every nuisance granted or hidden, and the server's power.
 
-    ``grants`` names nuisances (``mask``, ``threshold``, ``norm``); ``labels`` says how y is known: granted, or
-    withheld (``inferred``, ``joint``), and then the adversary's own ``labels`` says what it does about that.
+    ``grants`` lists addresses (``random_prune.mask``), or bare names where that is unambiguous (``mask``). ``labels``
+    and ``learning_rate`` are spellings of the recipe's own addresses, which are granted unless said otherwise:
+    hidden labels are ``inferred`` or searched for (``joint``), and the adversary says what it does about them.
     """
 
     grants: frozenset[str] = frozenset()
     labels: Labels = "known"
+    learning_rate: Literal["known", "unknown"] = "known"
     server: Literal["honest", "active"] = "honest"
 
-    def granted(self, side: Side) -> dict[str, Tree]:
-        """The part of ``side`` that the adversary gets."""
-        return {key: tree for key, tree in side.items() if key.rpartition(".")[2] in self.grants}
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "grants", frozenset([self.grants] if isinstance(self.grants, str) else self.grants))
+        guards.choice(self.labels, "labels", "threat", get_args(Labels))
+        guards.choice(self.learning_rate, "learning_rate", "threat", ("known", "unknown"))
 
-    def given(self, nuisances: Tree) -> dict[str, Tensor]:
-        """The nuisances of the stages before the update's that the adversary gets."""
-        return {key: value for key, value in nuisances.items() if key.rpartition(".")[2] in self.grants}
+    def mapping(self, addresses: Iterable[str]) -> dict[str, Knowledge]:
+        """Address → granted or hidden. A grant that names none of the addresses, or two of them, is an error."""
+        known = list(addresses)
+        granted = {address for name in sorted(self.grants) for address in [address_of(name, known)]}
+        granted |= {"recipe.labels"} if self.labels == "known" else set()
+        granted |= {"recipe.learning_rate"} if self.learning_rate == "known" else set()
+        return {address: "granted" if address in granted else "hidden" for address in known}
+
+    def about(self, addresses: Iterable[str]) -> Threat:
+        """The same threat without grants that none of the addresses answers to: other defenses may have them."""
+        known = list(addresses)
+        return replace(self, grants=frozenset(name for name in self.grants if matching(name, known)))
+
+
+def matching(name: str, addresses: Iterable[str]) -> list[str]:
+    """The addresses that a name may mean: itself, or those that end in it."""
+    known = list(addresses)
+    return [name] if name in known else [address for address in known if address.rpartition(".")[2] == name]
+
+
+def address_of(name: str, addresses: Iterable[str]) -> str:
+    """The one address that a name means, or an :class:`ObservationError` with the nearest ones."""
+    known = list(addresses)
+    meant = matching(name, known)
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        raise ObservationError(
+            f"{name!r} may mean {' or '.join(meant)}", where="threat.grants", remedy=f"say {meant[0]!r}"
+        )
+    remedy = nearest(name, known) if known else "take it out: nothing is hidden here"
+    raise ObservationError(f"there is no nuisance {name!r} to grant", where="threat.grants", remedy=remedy)
 
 
 JSON = dict[str, Any]

@@ -173,6 +173,7 @@ def test_through_refuses_what_is_no_map() -> None:
 def test_of_a_pruned_zero_only_the_excess_counts() -> None:
     observed = Stack({"w": torch.tensor([[0.0, 0.0, 2.0]])})
     update = Batch.of({"w": torch.tensor([[0.5, -3.0, 1.5]])})
-    side = parse("prune(p=0.6)").visible(observed)  # the smallest survivor is 2
-    made = through()(update, observed, side, protection("prune(p=0.6)"))
-    assert float(made) == pytest.approx(-(0.0 + 1.0 + 0.25))
+    pruned = protection("prune(p=0.6)")
+    known = pruned.chain.visible(observed)  # the smallest survivor is 2
+    assert set(known) == {"prune.threshold", "prune.kept"}
+    assert float(through()(update, observed, known, pruned)) == pytest.approx(-(0.0 + 1.0 + 0.25))

@@ -86,8 +86,8 @@ class Setting:
         return torch.where(touched > 0, observed + 1e-3, observed)
 
     def paths(self) -> dict[str, Path]:
-        params = self.task.params
-        return {"ghost": Ghost.of(self.task, params), "vmap": Vmap(self.task, params), "loop": Loop(self.task, params)}
+        state = self.task.params, self.task.buffers
+        return {"ghost": Ghost.of(self.task, *state), "vmap": Vmap(self.task, *state), "loop": Loop(self.task, *state)}
 
     def plain(self, name: str) -> tuple[Tensor, Tensor]:
         value = _oracle(name, _flat(self.eager), _flat(self.observed)[self.sharing.rows()])
@@ -176,7 +176,9 @@ def test_a_granted_mask_goes_through_the_factors() -> None:
     (wanted,) = torch.autograd.grad(plain.sum(), setting.inputs)
     for path in setting.paths().values():
         updates = path.updates(Candidate(setting.inputs, setting.labels), setting.sharing)
-        value = setting.task.protection.update.log_density(setting.observed, updates, side={"0.mask": masks})
+        value = setting.task.protection.update.log_density(
+            setting.observed, updates, known={"random_prune.mask": masks}
+        )
         (slope,) = torch.autograd.grad(value.sum(), setting.inputs)
         torch.testing.assert_close(value, plain, rtol=1e-10, atol=0)
         torch.testing.assert_close(slope, wanted, rtol=1e-9, atol=1e-8)
@@ -245,7 +247,7 @@ def test_weight_changes_by_vmap_equal_local_training(which: str) -> None:
     assert unsupported(task) == "weight changes after local training have no layer factors"
     inputs = torch.rand(3, 4, 1, 8, 8, dtype=torch.float64).requires_grad_()
     labels = torch.randint(0, 5, (3, 4))
-    for path in (Vmap(task, task.params), Loop(task, task.params)):
+    for path in (make(task, task.params, task.buffers) for make in (Vmap, Loop)):
         made = path.updates(Candidate(inputs, labels), Sharing((3,))).dense()
         for n in range(3):
             wanted = _trained(task, inputs[n], labels[n])
@@ -306,7 +308,7 @@ def test_an_unknown_path_is_refused() -> None:
 def test_a_path_is_chosen_by_name(name: PathName) -> None:
     task = task_of(FITTING["linear"])
     candidate = Candidate(torch.rand(1, 1, 1, 8, 8, dtype=torch.float64), torch.tensor([[1]]))
-    path = choose(task, task.params, name, lambda updates, _: updates.square().sum(1), candidate)
+    path = choose(task, task.params, task.buffers, name, lambda updates, _: updates.square().sum(1), candidate)
     assert path.name == {"auto": "ghost"}.get(name, name)
 
 
@@ -321,9 +323,9 @@ def test_a_biased_path_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     task = task_of(FITTING["linear"])
     candidate = Candidate(torch.rand(1, 1, 1, 8, 8, dtype=torch.float64), torch.tensor([[1]]))
     objective: Callable[[Batch, Candidate], Tensor] = lambda updates, _: updates.square().sum(1)  # noqa: E731
-    assert choose(task, task.params, "auto", objective, candidate).name == "vmap"
+    assert choose(task, task.params, task.buffers, "auto", objective, candidate).name == "vmap"
     with pytest.raises(PathError, match=r"ghost path: its gradient differs from the plain one by 2\.0e-02"):
-        choose(task, task.params, "ghost", objective, candidate)
+        choose(task, task.params, task.buffers, "ghost", objective, candidate)
 
 
 def test_a_loss_without_a_value_per_example_is_refused_by_the_ghost_path() -> None:
@@ -334,7 +336,7 @@ def test_a_loss_without_a_value_per_example_is_refused_by_the_ghost_path() -> No
     task = task_of(FITTING["linear"], recipe=Recipe(batch=2, loss=Total()))
     seen = observe(task, Records(torch.rand(2, 1, 8, 8), torch.tensor([1, 2]), IMAGES))
     with pytest.raises(PathError, match=r"the loss returns \(1,\) for 4 examples; return one value per example"):
-        Ghost.of(task, task.params).updates(
+        Ghost.of(task, task.params, task.buffers).updates(
             Candidate(torch.rand(2, 2, 1, 8, 8, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.long)),
             Sharing((2,)),
         )

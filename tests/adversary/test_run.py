@@ -28,8 +28,8 @@ from leakgauge.adversary import (
     step_decay,
     warmup,
 )
-from leakgauge.adversary.run import activations
-from leakgauge.client import Recipe
+from leakgauge.adversary.memory import activations
+from leakgauge.client import LABELS, Recipe
 from leakgauge.errors import DomainError, NoDensityError, ObservationError
 from leakgauge.expr import parse
 from leakgauge.observation import Observation, Round, observe
@@ -340,25 +340,25 @@ BAD: dict[str, tuple[Callable[[Observation], Observation], str]] = {
         lambda o: _tampered(o, lambda u: u.update({"lst.bias": torch.zeros(4)})),
         "observation 0, round 0: the model has no parameter 'lst.bias'; did you mean 'last.bias'?",
     ),
-    "label": (lambda o: _with(o, labels=torch.tensor([4])), "observation 0: labels span 4..4; they must lie in 0..3"),
+    "label": (lambda o: o.given(LABELS, torch.tensor([4])), "observation 0: labels span 4..4; they must lie in 0..3"),
     "negative label": (
-        lambda o: _with(o, labels=torch.tensor([-1])),
+        lambda o: o.given(LABELS, torch.tensor([-1])),
         "observation 0: labels span -1..-1; they must lie in 0..3",
     ),
     "labels": (
-        lambda o: _with(o, labels=torch.tensor([1, 2])),
+        lambda o: o.given(LABELS, torch.tensor([1, 2])),
         "observation 0: 2 labels for a batch of 1; give one per example",
     ),
     "a single label": (
-        lambda o: _with(o, labels=torch.tensor(1)),
+        lambda o: o.given(LABELS, torch.tensor(1)),
         "observation 0: labels are torch.int64 of shape (); give one class number per example",
     ),
     "soft labels": (
-        lambda o: _with(o, labels=torch.tensor([0.5])),
+        lambda o: o.given(LABELS, torch.tensor([0.5])),
         "observation 0: labels are torch.float32 of shape (1,); give one class number per example",
     ),
     "batch": (
-        lambda o: _with(o, batch=0, labels=None),
+        lambda o: _with(o, batch=0).given(LABELS, None),
         "observation 0: a batch of 0; an update comes from at least one example",
     ),
     "no rounds": (
@@ -369,16 +369,13 @@ BAD: dict[str, tuple[Callable[[Observation], Observation], str]] = {
         lambda o: _with(o, rounds=(Round(o.rounds[0].observed, {"x": torch.zeros(2)}),)),
         "observation 0, round 0: its parameters are not the model's; give those it was computed at",
     ),
-    "mask names": (
-        lambda o: _with(o, rounds=(replace(o.rounds[0], side={"mask": {"x": torch.zeros(2)}}),)),
-        "observation 0, round 0: the granted 'mask' has other names than the update; give it for every trained",
+    "a grant of nobody": (
+        lambda o: o.given("random_prune.mask", torch.ones(1)),
+        "observation 0, round 0: nothing has the granted nuisance 'random_prune.mask'; ",
     ),
-    "mask shapes": (
-        lambda o: _with(
-            o,
-            rounds=(replace(o.rounds[0], side={"mask": {n: torch.ones(5) for n in o.rounds[0].observed}}),),
-        ),
-        "observation 0, round 0: the granted 'mask' has shape (5,) for 'first.bias' of shape (3,); give one value, or",
+    "many clients": (
+        lambda o: _with(o, rounds=(replace(o.rounds[0], clients=3),)),
+        "observation 0, round 0: it sums 3 clients, which no attack models yet; give single updates",
     ),
 }
 
@@ -391,6 +388,24 @@ def test_a_bad_observation_is_refused_with_where_what_and_remedy(
     with pytest.raises(ObservationError) as raised:
         QUICK(task, [spoil(seen[0])])
     assert wanted in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("mask", "wanted"),
+    [
+        ({"x": torch.zeros(2)}, "has other names than the update; give it for every trained"),
+        (
+            {name: torch.ones(5) for name in small_task().params},
+            "has shape (5,) for 'first.bias' of shape (3,); give one value, or one per entry",
+        ),
+    ],
+)
+def test_a_granted_mask_must_fit_the_update(mask: dict[str, torch.Tensor], wanted: str, records: Records) -> None:
+    pruned = small_task().protect("random_prune(p=0.5)")
+    (seen,) = observe(pruned, records[:1])
+    with pytest.raises(ObservationError) as raised:
+        QUICK(pruned, [seen.given("random_prune.mask", mask)])
+    assert f"observation 0, round 0: the granted 'random_prune.mask' {wanted}" in str(raised.value)
 
 
 def test_all_problems_are_told_at_once(task: Task, seen: list[Observation]) -> None:
@@ -425,7 +440,7 @@ def test_an_adversary_guards_its_domain(text: str, what: str) -> None:
 
 
 def test_a_density_that_does_not_exist_is_said_before_anything_runs(task: Task, seen: list[Observation]) -> None:
-    with pytest.raises(NoDensityError, match=r"identity\(\) alone has no density"):
+    with pytest.raises(NoDensityError, match=r"identity\(\) has no noise; add gaussian\(\), laplace\(\) or vmf\(\)"):
         replace(QUICK, likelihood=density())(task, seen[:1])
 
 

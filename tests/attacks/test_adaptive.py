@@ -33,11 +33,11 @@ from leakgauge.testing import small_records, small_task
     ],
 )
 def test_the_adversary_follows_from_the_protection(how: str, likelihood: str, prior: str, rule: str) -> None:
-    adversary = lg.attacks.adaptive(steps=7, restarts=2).against(protection(how))
+    adversary = lg.attacks.adaptive(steps=7, restarts=2).adversary(protection(how))
     assert (repr(adversary.likelihood), repr(adversary.prior), adversary.rule) == (likelihood, prior, rule)
     assert (adversary.solver.steps, adversary.restarts) == (7, 2)
     assert lg.parse(repr(adversary)) == adversary
-    assert lg.attacks.adaptive(steps=7, restarts=2).against(how) == adversary
+    assert lg.attacks.adaptive(steps=7, restarts=2).adversary(how) == adversary
 
 
 @pytest.mark.parametrize("how", ["gaussian(std=0.01) | clip(norm=1.0)", "gaussian(std=0.01) | laplace(scale=0.01)"])
@@ -46,7 +46,7 @@ def test_without_a_density_it_says_why_and_matches_cosines(how: str) -> None:
     seen = lg.observe(task, small_records(1))
     with pytest.warns(UserWarning, match="falls back to a cosine"):
         made = lg.attacks.adaptive(steps=3)(task, seen)
-    plain = lg.attacks.adaptive(steps=3).against(protection("identity()"))
+    plain = lg.attacks.adaptive(steps=3).adversary(protection("identity()"))
     assert torch.equal(made.inputs, plain(task, seen).inputs)
 
 
@@ -115,7 +115,7 @@ def test_of_thresholded_updates_lengths_are_matched_after_directions(how: str) -
     told: list[tuple[int, int]] = []
     adaptive = lg.attacks.adaptive(steps=5, restarts=2)
     made = adaptive(task, seen, progress=lambda done, total, objective: told.append((done, total)))
-    first = adaptive.against(task.protection)
+    first = adaptive.adversary(task.protection)
     then = replace(first, likelihood=through(l2(relative=True)), solver=replace(first.solver, lr=0.03), restarts=1)
     began = first(task, seen)
     last = then(task, seen, begin=began.inputs)
@@ -129,5 +129,5 @@ def test_a_hidden_scale_leaves_no_length_to_match() -> None:
     task = small_task().protect("lrp() | prune(p=0.8)")
     seen = lg.observe(task, small_records(1))
     adaptive = lg.attacks.adaptive(steps=5)
-    plain = adaptive.against(task.protection)
+    plain = adaptive.adversary(task.protection)
     assert torch.equal(adaptive(task, seen).inputs, plain(task, seen).inputs)

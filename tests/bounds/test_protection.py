@@ -65,7 +65,7 @@ def test_what_is_not_asked_for_says_what_it_needs() -> None:
     assert found.log_capacity.value is not None
     assert (found.epsilon.value, found.ceiling.value) == (None, None)
     assert "δ" in found.epsilon.sentence
-    assert "κ" in found.ceiling.sentence
+    assert "best guess" in found.ceiling.sentence
 
 
 def test_pre_and_post_processing_raise_nothing() -> None:
@@ -180,14 +180,24 @@ def test_a_part_that_promises_nothing_gets_no_bound() -> None:
     assert (between.ceiling.value, after.ceiling.value) == (None, None)
 
 
-def test_a_batch_has_as_many_blind_guesses() -> None:
+def test_two_clippings_of_records_leave_a_diameter() -> None:
+    """Without one record the others still send: within a ball of radius R the update moves by up to 2R, not R."""
+    clipped = "clip(norm=1.0, per='example') | clip(norm=0.2) | gaussian(std=1.0)"
+    assert of(clipped, guess=0.1, batch=4).ceiling.value == pytest.approx(bounds.mu_ceiling(0.4, 0.25).value)
+    tight = "clip(norm=1.0, per='example') | clip(norm=0.1) | gaussian(std=1.0)"
+    assert of(tight, guess=0.1, batch=4).ceiling.value == pytest.approx(bounds.mu_ceiling(0.4, 0.2).value)
+    alone = of(tight, guess=0.1, batch=1).ceiling
+    assert alone.value == pytest.approx(bounds.mu_ceiling(0.1, 0.1).value), "without its only record: zeros"
+
+
+def test_a_batch_has_as_many_guesses() -> None:
     one, four = (of("clip(norm=1.0) | gaussian(std=1.0)", guess=0.1, batch=b).ceiling for b in (1, 4))
     assert one.value == pytest.approx(bounds.mu_ceiling(0.1, 1.0).value)
     assert four.value == pytest.approx(bounds.mu_ceiling(0.4, 1.0).value)
-    assert "κ counts 4 times" in four.assumptions[-1]
+    assert "best guess counts 4 times" in four.assumptions[-1]
 
 
-def test_the_upper_limit_of_kappa_is_used_and_its_conditions_are_said() -> None:
+def test_the_upper_limit_of_the_best_guess_is_used_and_its_conditions_are_said() -> None:
     guess = bounds.best_guess([[0.1, 0.9, 0.8, 0.7]], 0.2)
     found = of("clip(norm=1.0) | gaussian(std=1.0)", guess=guess).ceiling
     assert found.value == pytest.approx(bounds.mu_ceiling(guess.upper, 1.0).value)
@@ -237,7 +247,7 @@ def test_a_right_bound_is_rarely_contradicted() -> None:
     assert 0 < tail <= 0.01
 
 
-def test_kappa_of_reference_records() -> None:
+def test_the_best_guess_from_reference_records() -> None:
     domain = lg.Domain("image", (1, 2, 2), 2)
     labels = torch.arange(400) % 2
     inputs = labels.float().view(-1, 1, 1, 1).expand(400, 1, 2, 2) * 0.8 + 0.1
@@ -246,14 +256,14 @@ def test_kappa_of_reference_records() -> None:
     def score(guess: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
         return 1 - (guess - truth).abs().flatten(1).amax(1)
 
-    known = bounds.blind_guess(records, score, 0.95)
-    hidden = bounds.blind_guess(records, score, 0.95, labels=False)
+    known = bounds.measured_guess(records, score, 0.95)
+    hidden = bounds.measured_guess(records, score, 0.95, labels=False)
     assert known.estimate == 1.0, "the class is the record"
     assert 0.4 < hidden.estimate < hidden.upper < 0.65, "half of them are one of two images"
-    assert bounds.blind_guess(records, score, 1.5).estimate == 0
-    assert hidden == bounds.blind_guess(records, score, 0.95, labels=False)
+    assert bounds.measured_guess(records, score, 1.5).estimate == 0
+    assert hidden == bounds.measured_guess(records, score, 0.95, labels=False)
     with pytest.raises(DomainError, match="give at least four"):
-        bounds.blind_guess(records[:3], score, 0.5)
+        bounds.measured_guess(records[:3], score, 0.5)
 
 
 def test_other_stages_come_before_the_noise() -> None:

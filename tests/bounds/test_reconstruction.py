@@ -30,7 +30,7 @@ from leakgauge.bounds import (
 from leakgauge.defenses.update.vmf_sample import sample_gaps
 from leakgauge.errors import DomainError
 
-KAPPAS = st.floats(1e-6, 0.999)
+GUESSES = st.floats(1e-6, 0.999)
 
 
 def test_golden() -> None:
@@ -54,22 +54,22 @@ def test_gaussian_is_mu_is_trade_off() -> None:
 
 
 @settings(max_examples=500)
-@given(KAPPAS, st.floats(0.01, 5.0), st.integers(1, 100))
-def test_rounds_compose_like_root_t(kappa: float, mu: float, rounds: int) -> None:
-    several = mu_ceiling(kappa, mu, rounds=rounds)
-    assert several.value == pytest.approx(mu_ceiling(kappa, mu * math.sqrt(rounds)).value)
-    assert several.value >= mu_ceiling(kappa, mu).value >= kappa * (1 - 1e-12)
+@given(GUESSES, st.floats(0.01, 5.0), st.integers(1, 100))
+def test_rounds_compose_like_root_t(guess: float, mu: float, rounds: int) -> None:
+    several = mu_ceiling(guess, mu, rounds=rounds)
+    assert several.value == pytest.approx(mu_ceiling(guess, mu * math.sqrt(rounds)).value)
+    assert several.value >= mu_ceiling(guess, mu).value >= guess * (1 - 1e-12)
 
 
 @settings(max_examples=100)
 @given(st.floats(1e-4, 0.9), st.floats(0.05, 4.0))
-def test_every_point_of_the_profile_lies_above_the_exact_ceiling(kappa: float, mu: float) -> None:
+def test_every_point_of_the_profile_lies_above_the_exact_ceiling(guess: float, mu: float) -> None:
     """(ε, δ) forgets part of the trade-off: its best point comes close to, never below, the Gaussian ceiling."""
-    exact = mu_ceiling(kappa, mu).value
+    exact = mu_ceiling(guess, mu).value
     grid = np.linspace(0, mu * mu / 2 + 6 * mu, 400)
-    best = profile_ceiling(kappa, lambda e: gaussian_delta(mu, e), list(grid)).value
+    best = profile_ceiling(guess, lambda e: gaussian_delta(mu, e), list(grid)).value
     assert exact - 1e-12 <= best <= min(1, exact + 0.02)
-    assert epsilon_ceiling(kappa, gaussian_epsilon(mu, 1e-5), 1e-5).value >= exact - 1e-12
+    assert epsilon_ceiling(guess, gaussian_epsilon(mu, 1e-5), 1e-5).value >= exact - 1e-12
 
 
 def test_64_secrets_stay_below_every_ceiling() -> None:
@@ -89,7 +89,7 @@ def test_64_secrets_stay_below_every_ceiling() -> None:
 @pytest.mark.parametrize(("dim", "kappa"), [(2, 3.0), (3, 10.0), (20, 30.0), (13_700, 500.0)])
 @pytest.mark.parametrize("guess", [1 / 64, 0.3])
 def test_vmf_ceiling_is_the_mass_of_a_cap(dim: int, kappa: float, guess: float) -> None:
-    """By draws: the cap that holds a share κ of uniform directions holds this share of the noise."""
+    """By draws: the cap that holds a share ``guess`` of uniform directions holds this share of the noise."""
     rng = np.random.default_rng(0)
     cosines = np.sort(1 - sample_gaps(dim, 0.0, 400_000, rng))
     edge = cosines[int((1 - guess) * len(cosines))]
@@ -143,7 +143,7 @@ def test_best_guess_among_some_and_among_all() -> None:
 
 
 def test_limits_cover() -> None:
-    """In 1,000 repetitions of 100 records the 90 % limit lies below κ in at most 10 % of them, within 4 errors."""
+    """In 1,000 repetitions of 100 records the 90 % limit misses the true rate in at most 10 %, within 4 errors."""
     rng = np.random.default_rng(0)
     missed = 0
     for _ in range(1000):
@@ -154,7 +154,7 @@ def test_limits_cover() -> None:
 
 def test_bad_input() -> None:
     cases = [
-        (lambda: mu_ceiling(1.5, 1.0), r"reconstruction robustness: kappa must lie in \[0, 1\], got 1.5"),
+        (lambda: mu_ceiling(1.5, 1.0), r"reconstruction robustness: guess must lie in \[0, 1\], got 1.5"),
         (lambda: mu_ceiling(0.5, -1.0), "mu"),
         (lambda: mu_ceiling(0.5, 1.0, rounds=0), "rounds"),
         (lambda: gaussian_ceiling(0.5, clip=-1.0, sigma=1.0), "clip"),

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from leakgauge import data, models
 from leakgauge.adversary import Adversary, lbfgs, scaled_l2, signed_adam
 from leakgauge.adversary.likelihoods import cosine
-from leakgauge.inspect.captures import Capture, captured, folder_of, upright
-from leakgauge.inspect.findings import attacks_on, inspect, picture
+from leakgauge.inspect import Capture, attacks_on, captured, folder_of, inspect, picture, upright
 from leakgauge.priors import tv
 from leakgauge.storage.states import FileError, State, metadata_of, read_state
 from leakgauge.task import Task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import pytest
@@ -14,11 +14,14 @@ from torch import Generator, Tensor, nn
 from leakgauge.adversary import L2, Likelihood, adam, l2
 from leakgauge.adversary.ghost import Ghost
 from leakgauge.defenses import (
+    Clip,
     EntryDensity,
     Gaussian,
+    GaussianNoise,
     MagnitudePrune,
     Protection,
     RandomPrune,
+    Sensitivity,
     UpdatePart,
     VonMisesFisher,
     gaussian,
@@ -27,6 +30,7 @@ from leakgauge.expr import Part
 from leakgauge.priors import PriorPart, gaussian_prior, tv
 from leakgauge.testing import (
     attack_reaches_map,
+    example_update,
     gradient_matches_finite_differences,
     likelihood_laws,
     neutral_is_identity,
@@ -40,8 +44,8 @@ from leakgauge.testing import (
     small_task,
     task_is_untouched,
 )
-from leakgauge.types import Candidate, Context, Release, Side, Tree, Updates
-from leakgauge.updates import Batch, Sharing, Sloped, Stack
+from leakgauge.types import Candidate, Context, Known, Release, Tree, Updates
+from leakgauge.updates import Batch, Sharing, Sloped, Stack, trees
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,7 +80,7 @@ class Correlated(Gaussian):
 class Unnormalised(Gaussian):
     """Forgets the constant."""
 
-    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
         return -update.distance(observed).sum(1) / (2 * self.std**2)
 
 
@@ -84,7 +88,7 @@ class Unnormalised(Gaussian):
 class Forgetful(RandomPrune):
     """After noise it gives a zero no probability, as the first version of a core that we know did for a second zero."""
 
-    def after(self, density: EntryDensity, side: Side) -> EntryDensity:
+    def after(self, density: EntryDensity, known: Known) -> EntryDensity:
         kept, dropped = math.log1p(-self.p), math.log(self.p)
 
         def log(u: Tensor, o: Tensor, *rest: Tensor) -> Tensor:
@@ -105,8 +109,8 @@ class WrongMass(Gaussian):
 class WrongSlope(Gaussian):
     """Its density has the right values and half the slope."""
 
-    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
-        value = super().log_density(observed, update, side=side)
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
+        value = super().log_density(observed, update, known=known)
         return value / 2 + value.detach() / 2
 
 
@@ -156,16 +160,16 @@ class OffTheSphere(VonMisesFisher):
 class WithoutArea(VonMisesFisher):
     """Its density is relative to the uniform one."""
 
-    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
-        return super().log_density(observed, update, side=side) + math.log(2 * math.pi)
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
+        return super().log_density(observed, update, known=known) + math.log(2 * math.pi)
 
 
 @dataclass(frozen=True, repr=False)
 class Unscaled(VonMisesFisher):
     """Forgets that the update was scaled to the sphere: right on it, wrong slope off it."""
 
-    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
-        value = super().log_density(observed, update, side=side)
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
+        value = super().log_density(observed, update, known=known)
         bare = self.kappa * update.dot(observed).sum(1)
         return value.detach() + bare - bare.detach()
 
@@ -307,7 +311,7 @@ def test_an_impure_release_is_caught(part: UpdatePart, said: str) -> None:
 
 
 class Peeking(Base):
-    closed: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         assert context is not None
@@ -315,18 +319,50 @@ class Peeking(Base):
 
 
 class Longer(Base):
-    shrinks: ClassVar[bool] = True
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        return before.norm_only()
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         return Release({name: value.sign() for name, value in update.items()})
 
 
+class Jumping(Base):
+    """Shortens updates, but moves two near ones apart."""
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        return before
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        keep = float(trees.norm(update)) > float(trees.norm(example_update())) * 0.95
+        return Release({name: value * keep for name, value in update.items()})
+
+
+class OneRadius(Clip):
+    """The slip of taking one radius for the way between two updates that both have one."""
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        after = super().sensitivity(before)
+        return replace(after, l2=min(after.l2, after.radius))
+
+
+class TooQuiet(Gaussian):
+    @property
+    def noise_law(self) -> GaussianNoise:
+        return GaussianNoise(1.03 * self.std)
+
+
 def test_broken_promises_are_caught() -> None:
     promises_are_kept(Base())
-    with pytest.raises(AssertionError, match="promises to be closed, but looks at the client"):
+    with pytest.raises(AssertionError, match="promises to be post-processing, but looks at the client"):
         promises_are_kept(Peeking())
-    with pytest.raises(AssertionError, match="promises to shrink, but lengthens"):
+    with pytest.raises(AssertionError, match="promises a norm of at most"):
         promises_are_kept(Longer())
+    with pytest.raises(AssertionError, match="promises that one record moves"):
+        promises_are_kept(Jumping())
+    with pytest.raises(AssertionError, match="promises that one record moves"):
+        promises_are_kept(OneRadius(1.0))
+    with pytest.raises(AssertionError, match=r"promises GaussianNoise\(std=.*\), but draws something else"):
+        promises_are_kept(TooQuiet(0.5))
 
 
 def test_a_neutral_that_is_not_is_caught_and_one_that_does_not_exist_is_said() -> None:
@@ -462,7 +498,7 @@ def test_a_likelihood_with_a_wrong_known_slope_is_caught() -> None:
     class Wrong(Likelihood):
         """Right by autograd on materialised updates, wrong where the ghost path asks for the slope."""
 
-        def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
+        def __call__(self, update: Updates, observed: Tree, known: Known, protection: Protection) -> Tensor:
             density = WrongBoth(0.3).entry_density()
             return density(observed, update)
 
@@ -521,9 +557,9 @@ def test_meddling_with_a_model_is_caught(how: str) -> None:
 
 def test_a_stack_is_what_the_kit_gives_to_densities() -> None:
     class Peek(Gaussian):
-        def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
+        def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
             assert isinstance(observed, Stack)
             assert isinstance(update, Batch)
-            return super().log_density(observed, update, side=side)
+            return super().log_density(observed, update, known=known)
 
     sampler_agrees_with_density(Peek(0.3), draws=300, entries=1_000)

@@ -18,17 +18,18 @@ from leakgauge.adversary.labels import Rule
 from leakgauge.adversary.likelihoods import L2, Likelihood
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.solver import Adam, Ball, Constant, Schedule, Solver
+from leakgauge.adversary.treatments import Case, treatments
 from leakgauge.expr import Part, register
 from leakgauge.observation import Observation
 from leakgauge.priors import Uniform
 from leakgauge.task import Task
-from leakgauge.types import Prior, Progress
+from leakgauge.types import Prior, Progress, Threat, Treatment, sized
 
 Start = Literal["normal", "uniform", "grey", "zeros", "prior"]
 MEMORY = 2_000_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Reconstruction:
     """What an attack returns, one row per observation.
 
@@ -52,6 +53,10 @@ class Reconstruction:
     def __len__(self) -> int:
         return len(self.inputs)
 
+    def __repr__(self) -> str:
+        ended = ", ".join(f"{self.status.count(one)} {one}" for one in dict.fromkeys(self.status))
+        return f"Reconstruction(inputs={sized(self.inputs)}, {ended or 'no status'}, {self.evaluations} evaluations)"
+
 
 @register("adversary", "adversary")
 @dataclass(frozen=True, repr=False)
@@ -59,10 +64,11 @@ class Adversary(Part):
     """A configured attack: call it with a task and observations.
 
     ``labels`` says what to do when they are not granted: ``inferred`` from the last layer, or ``joint``: soft
-    labels are unknowns too. The noise of a model stage (PRECODE's) that is not granted is taken at its mean, 0; with
-    ``latent=w`` it is an unknown as well, with the log prior ``−w ‖ε‖²/2`` (1 for likelihoods in nats, less beside
-    matching losses). Of ``restarts`` starts the best log posterior wins (the truth is not seen); a flat
-    ``start`` (grey, zeros) is the first of them, the others begin with noise; ``prior`` begins where the prior says.
+    labels are unknowns too. Random numbers of the network that are not granted (PRECODE's noise, dropout masks) are
+    taken at their mean; with ``hidden=w`` they are unknowns as well, under the log density of their law times w (1 for
+    likelihoods in nats, less beside matching losses). :meth:`treatments` says what is done about each nuisance.
+    Of ``restarts`` starts the best log posterior wins (the truth is not seen); a flat ``start`` (grey, zeros) is the
+    first of them, the others begin with noise; ``prior`` begins where the prior says.
     With a ``target`` on the solver, only observations that missed it start again. ``anneal`` weighs the likelihood over
     the steps; the best iterate is judged without it. ``ball`` averages over the δ-ball (Algorithm 1).
     """
@@ -72,7 +78,7 @@ class Adversary(Part):
     solver: Solver = field(default_factory=Adam)
     labels: Literal["inferred", "joint"] = "inferred"
     rule: Rule = "auto"
-    latent: float | None = None
+    hidden: float | None = None
     restarts: int = 1
     start: Start = "normal"
     anneal: Schedule = field(default_factory=Constant)
@@ -80,11 +86,15 @@ class Adversary(Part):
 
     def __post_init__(self) -> None:
         guards.count(self.restarts, "restarts", "adversary")
-        if self.latent is not None:
-            guards.non_negative(self.latent, "latent", "adversary")
+        if self.hidden is not None:
+            guards.non_negative(self.hidden, "hidden", "adversary")
         choices = {"labels": ("inferred", "joint"), "rule": get_args(Rule), "start": get_args(Start)}
         for name, allowed in choices.items():
             guards.choice(getattr(self, name), name, "adversary", allowed)
+
+    def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
+        """What this adversary does about every nuisance of the task, granted or hidden."""
+        return treatments(Case(self, task, (threat or Threat()).mapping(task.nuisances)))
 
     def __call__(
         self,

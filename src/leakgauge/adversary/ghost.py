@@ -13,7 +13,7 @@ References:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
@@ -43,12 +43,13 @@ class Ghost:
 
     task: Task
     params: Tree
+    buffers: Tree
     model: nn.Module
     tape: Tape = field(repr=False)
     name: ClassVar[str] = "ghost"
 
     @classmethod
-    def of(cls, task: Task, params: Tree) -> Ghost:
+    def of(cls, task: Task, params: Tree, buffers: Tree) -> Ghost:
         model = task.fresh()
         tape: Tape = []
         for name, module in _trained(model):
@@ -56,13 +57,14 @@ class Ghost:
         for module in model.modules():
             if type(module) is nn.AvgPool2d:
                 module.forward = partial(average_pool, module)  # type: ignore[method-assign]
-        return cls(task, params, model, tape)
+        return cls(task, params, buffers, model, tape)
 
     def updates(self, candidate: Candidate, sharing: Sharing) -> Batch:
         inputs, labels = candidate.inputs, candidate.labels
         if not inputs.requires_grad:  # layer outputs need a graph even where nobody differentiates the inputs
             inputs = inputs.detach().requires_grad_()
-        hidden = {name: value.flatten(0, 1) for name, value in candidate.nuisances.items()}
+        drawn = self.task.drawn(candidate.nuisances)
+        hidden = {name: value.flatten(0, 1) for name, value in drawn.buffers.items()}
         tape = self._run(inputs.flatten(0, 1), labels.flatten(0, 1), inputs.shape[:2], hidden)
         leaves: dict[str, Leaf] = {}
         for name, module, kept, d in tape:
@@ -71,12 +73,15 @@ class Ghost:
         unused = next((name for name in self.params if name not in leaves), None)
         if unused is not None:
             raise PathError(f"the layer of {unused!r} was not called", where="ghost path", remedy='use path="vmap"')
-        return Batch({name: leaves[name] for name in self.params}, sharing, examples_of(self, candidate, sharing))
+        batch = Batch({name: leaves[name] for name in self.params}, sharing)
+        if drawn.rates is not None:  # a perturbed rate scales the gradient
+            batch = batch.scaled(drawn.rates[:, 0] / self.task.recipe.learning_rate)
+        return replace(batch, examples=examples_of(self, candidate, sharing))
 
     def _run(self, inputs: Tensor, labels: Tensor, shape: torch.Size, hidden: Tree) -> Tape:
         """Every trained layer with what it kept of its input and the gradient at its output."""
         self.tape.clear()
-        outputs = functional_call(self.model, ({**self.params}, {**self.task.buffers, **hidden}), (inputs,))
+        outputs = functional_call(self.model, ({**self.params}, {**self.buffers, **hidden}), (inputs,))
         losses = self.task.working_recipe.loss(outputs, labels)
         if losses.shape != inputs.shape[:1]:
             raise PathError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -21,7 +21,6 @@ from leakgauge.defenses import (
     Chain,
     Gaussian,
     Identity,
-    LearningRatePerturbation,
     Protection,
     Quantise,
     UpdatePart,
@@ -31,17 +30,33 @@ from leakgauge.defenses.update.chain import is_noise
 from leakgauge.defenses.update.prune import Thresholded
 from leakgauge.errors import ModelError, NoDensityError, nearest
 from leakgauge.expr import Part, register
-from leakgauge.types import Side, Tree, Updates
+from leakgauge.laws import Uniform
+from leakgauge.types import How, Known, Tree, Updates, own_of
 from leakgauge.updates import absolute_residual
 
 Weights = Mapping[str, float] | Literal["exponential"] | None
 
 
-class Likelihood(Part):
-    """``likelihood(update, observed, side, protection) → [N]``."""
+Settled = tuple["Likelihood", How, str]
+"""A likelihood that deals with a hidden scale, how it treats it, and that in words."""
 
-    def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
+
+class Likelihood(Part):
+    """``likelihood(update, observed, known, protection) → [N]``; ``known`` is what is granted or was read off."""
+
+    def __call__(self, update: Updates, observed: Tree, known: Known, protection: Protection) -> Tensor:
         raise NotImplementedError
+
+    def of_hidden_scale(self, protection: Protection, law: Uniform | None) -> Settled | None:
+        """The likelihood to use where the update has a hidden positive scale of this law (None: any).
+
+        None where this likelihood knows no rule: the scale is then an unknown of the solver.
+        """
+        return None
+
+    def sums_out(self, protection: Protection, address: str) -> bool:
+        """Whether it sums over the law of a hidden nuisance of the update stage."""
+        return False
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,7 +66,7 @@ class Matching(Likelihood):
     weights: Weights = field(default=None, kw_only=True)
     drop: tuple[str, ...] = field(default=(), kw_only=True)
 
-    def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
+    def __call__(self, update: Updates, observed: Tree, known: Known, protection: Protection) -> Tensor:
         kept = [name for name in update.names if not any(_names(key, name) for key in self.drop)]
         self._check(update.names, kept)
         weight = self._weight(kept, next(iter(observed.values())))
@@ -103,6 +118,10 @@ class L2(Matching):
         matched = -update.distance(observed) @ weight
         return matched / _received(update, observed, weight) if self.relative else matched
 
+    def of_hidden_scale(self, protection: Protection, law: Uniform | None) -> Settled:
+        fitted = ScaledL2(weights=self.weights, drop=self.drop, relative=self.relative)
+        return fitted, "optimised", "the scale that fits best is taken for every candidate, in closed form"
+
 
 @register("likelihood", "l1")
 @dataclass(frozen=True, repr=False)
@@ -131,6 +150,9 @@ class Cosine(Matching):
         # one root each: the product of two squares leaves float32 where the lengths do not
         return dot / (square.clamp(min=tiny).sqrt() * received.clamp(min=tiny).sqrt()) - 1
 
+    def of_hidden_scale(self, protection: Protection, law: Uniform | None) -> Settled:
+        return self, "cancelled", "cancelled by a scale-free likelihood"
+
 
 @register("likelihood", "scaled_l2")
 @dataclass(frozen=True, repr=False)
@@ -148,6 +170,9 @@ class ScaledL2(Matching):
         scale = (update.dot(observed) @ weight / (update.square() @ weight).clamp(min=tiny)).clamp(min=0).detach()
         matched = -update.scaled(scale).distance(observed) @ weight
         return matched / _received(update, observed, weight) if self.relative else matched
+
+    def of_hidden_scale(self, protection: Protection, law: Uniform | None) -> Settled:
+        return self, "optimised", "the scale that fits best is taken for every candidate, in closed form"
 
 
 def _received(update: Updates, observed: Tree, weight: Tensor) -> Tensor:
@@ -168,11 +193,20 @@ class Density(Likelihood):
 
     assumed: UpdatePart | None = None
 
-    def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
-        if protection.training and "scale" not in side and self.assumed is None:
-            return Marginal()(update, observed, side, protection)
-        part = self.assumed or protection.update
-        return part.log_density(observed, update, side=side)
+    def __call__(self, update: Updates, observed: Tree, known: Known, protection: Protection) -> Tensor:
+        chain = protection.chain if self.assumed is None else Chain(parts_of(self.assumed))
+        return chain.log_density(observed, update, known=known)
+
+    def of_hidden_scale(self, protection: Protection, law: Uniform | None) -> Settled | None:
+        noise = self.assumed or protection.update
+        if not isinstance(noise, Gaussian) or noise.std == 0:
+            return None
+        low, high = law.support if law is not None else (0.0, math.inf)
+        summed = Marginal(std=noise.std, low=low, high=high)
+        return summed, "summed out", "summed out under Gaussian noise"
+
+    def sums_out(self, protection: Protection, address: str) -> bool:
+        return (protection.chain if self.assumed is None else Chain(parts_of(self.assumed))).sums_out(address)
 
 
 @register("likelihood", "marginal")
@@ -182,22 +216,31 @@ class Marginal(Likelihood):
 
     With ``s* = ⟨u, o⟩ / ‖u‖²`` and ``τ = σ / ‖u‖`` it is
     ``−‖s* u − o‖² / 2σ² + log(τ √2π) + log[Φ((b − s*)/τ) − Φ((a − s*)/τ)] − log(b − a) − P log(σ √2π)``.
-    a and b are those of the protection's training stage, σ that of its noise; without noise, ``std`` says how
-    closely the adversary wants the update to be matched.
+    a and b are ``low`` and ``high``, else those of the protection's training stage; an infinite b means any positive
+    scale, all equally likely. σ is that of the noise; without noise, ``std`` says how closely the adversary wants
+    the update to be matched.
     """
 
     std: float | None = None
+    low: float | None = None
+    high: float | None = None
 
-    def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
-        std, (low, high) = self._std(protection), _scales(protection)
+    def __call__(self, update: Updates, observed: Tree, known: Known, protection: Protection) -> Tensor:
+        std, (low, high) = self._std(protection), self._ends(protection)
         if low == high:
-            return Gaussian(std).log_density(observed, _times(update, low), side=side)
+            return Gaussian(std).log_density(observed, _times(update, low), known=known)
         own, dot = update.square().sum(1), update.dot(observed).sum(1)
         own = own.clamp(min=torch.finfo(own.dtype).tiny)
         fitted, width = dot / own, std / own.sqrt()
-        matched = Gaussian(std).log_density(observed, update.scaled(fitted.detach()), side=side)
-        mass = _STANDARD(torch.zeros_like(fitted), (low - fitted) / width, (high - fitted) / width)
-        return matched + (width * math.sqrt(2 * math.pi)).log() + mass - math.log(high - low)
+        matched = Gaussian(std).log_density(observed, update.scaled(fitted.detach()), known=known)
+        # an infinite end divided by the width would have no slope
+        end = (high - fitted) / width if math.isfinite(high) else torch.full_like(fitted, math.inf)
+        mass = _STANDARD(torch.zeros_like(fitted), (low - fitted) / width, end)
+        spread = math.log(high - low) if math.isfinite(high) else 0.0
+        return matched + (width * math.sqrt(2 * math.pi)).log() + mass - spread
+
+    def of_hidden_scale(self, protection: Protection, law: Uniform | None) -> Settled:
+        return self, "summed out", "summed out under Gaussian noise"
 
     def _std(self, protection: Protection) -> float:
         part = protection.update
@@ -210,15 +253,16 @@ class Marginal(Likelihood):
             remedy="attack with cosine(), which is blind to it, or grant the scale",
         )
 
+    def _ends(self, protection: Protection) -> tuple[float, float]:
+        if self.low is not None and self.high is not None:
+            return self.low, self.high
+        laws = [n.law for part in protection.training for n in part.nuisances]
+        if len(laws) != 1 or laws[0] is None:
+            raise NoDensityError(f"{protection!r} does not have one hidden scale", remedy="say low and high")
+        return laws[0].support
+
 
 _STANDARD = Gaussian(1.0).entry_density().log_mass
-
-
-def _scales(protection: Protection) -> tuple[float, float]:
-    parts = [part for part in protection.training if isinstance(part, LearningRatePerturbation)]
-    if len(parts) != 1 or len(parts) != len(protection.training):
-        raise NoDensityError(f"{protection!r} does not have one hidden scale", remedy="use one lrp()")
-    return parts[0].low, parts[0].high
 
 
 def _fitted(update: Updates, observed: Tree) -> Tensor:
@@ -238,22 +282,27 @@ class Through(Likelihood):
     """A matching loss at what the defense makes of the candidate's update: for deterministic parts.
 
     Clipping is applied to the candidate as to the victim; of pruned tensors the survivors are matched, and a
-    zero is explained by anything smaller than the threshold seen. Under a training stage with a hidden scale the
-    candidate first gets the scale that fits the entries that are not zero.
+    zero is explained by anything smaller than the threshold seen. ``fitted`` first gives the candidate the scale that
+    fits the entries that are not zero: for updates of hidden scale.
     """
 
     likelihood: Matching = field(default_factory=L2)
+    fitted: bool = False
 
-    def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
-        if protection.training and "scale" not in side:
+    def of_hidden_scale(self, protection: Protection, law: Uniform | None) -> Settled:
+        words = "the scale that fits best is taken for every candidate, in closed form"
+        return replace(self, fitted=True), "optimised", words
+
+    def __call__(self, update: Updates, observed: Tree, known: Known, protection: Protection) -> Tensor:
+        if self.fitted:
             update = update.scaled(_fitted(update, observed))
-        moved = protection.update.apply(update, side)
+        moved = protection.chain.apply(update, known)
         if moved is None:
             raise NoDensityError(
                 f"what {protection.update!r} did to the update is random or hidden",
                 remedy="use density() where there is noise, else cosine()",
             )
-        return self.likelihood(moved, observed, side, protection)
+        return self.likelihood(moved, observed, known, protection)
 
 
 @register("likelihood", "forgiving")
@@ -270,23 +319,23 @@ class Forgiving(Likelihood):
     def __post_init__(self) -> None:
         guards.inside(self.share, "share", "forgiving", 0.0, 1.0)
 
-    def __call__(self, update: Updates, observed: Tree, side: Side, protection: Protection) -> Tensor:
-        parts = parts_of(protection.update)
-        at = next((i for i, part in enumerate(parts) if isinstance(part, Quantise)), 0)
-        last = parts[at]
-        before = Chain(parts[:at]).apply(update, side)
-        if before is None or not isinstance(last, Quantise) or not rounds(parts):
+    def __call__(self, update: Updates, observed: Tree, known: Known, protection: Protection) -> Tensor:
+        chain = protection.chain
+        place = next((i for i, part in enumerate(chain.parts) if isinstance(part, Quantise)), 0)
+        rounding = chain.parts[place]
+        before = Chain(chain.parts[:place]).apply(update, known)
+        if before is None or not isinstance(rounding, Quantise) or not is_rounding(chain.parts):
             raise NoDensityError(
                 f"{protection.update!r} is not a rounding after maps, or pruned by magnitude",
                 remedy="use density() or through()",
             )
-        prefix = f"{at}." if len(parts) > 1 else ""
-        own = {key.removeprefix(prefix): value for key, value in side.items() if key.startswith(prefix)}
-        thresholds = [side[key] for i in range(at + 1, len(parts)) if (key := f"{i}.threshold") in side]
-        return last.log_forgiving(observed, before, own, self.share, thresholds[-1] if thresholds else None)
+        labels = list(chain.labelled)
+        thresholds = [known[key] for label in labels[place + 1 :] if (key := f"{label}.threshold") in known]
+        own = own_of(known, labels[place])
+        return rounding.log_forgiving(observed, before, own, self.share, thresholds[-1] if thresholds else None)
 
 
-def rounds(parts: Sequence[UpdatePart]) -> bool:
+def is_rounding(parts: Sequence[UpdatePart]) -> bool:
     """Whether a chain is one rounding after maps, and after it nothing but pruning by magnitude."""
     places = [i for i, part in enumerate(parts) if is_noise(part)]
     return (

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, get_args
 
 import torch
@@ -19,11 +20,11 @@ from torch.func import vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from leakgauge.client import update_of
 from leakgauge.errors import ModelError, PathError, nearest
 from leakgauge.task import Task
 from leakgauge.types import Candidate, Tree
-from leakgauge.updates import Batch, Examples, Sharing, trees
+from leakgauge.updates import Batch, Examples, Sharing, stacked
+from leakgauge.updates.trees import over
 
 if TYPE_CHECKING:
     from leakgauge.adversary.ghost import Ghost
@@ -47,13 +48,16 @@ class Loop:
 
     task: Task
     params: Tree
+    buffers: Tree
     name: ClassVar[str] = "loop"
 
     def updates(self, candidate: Candidate, sharing: Sharing) -> Batch:
-        client = _client(self.task, self.params)
-        hidden = [{k: v[n] for k, v in candidate.nuisances.items()} for n in range(len(candidate.inputs))]
-        made = [client(x, y, h) for x, y, h in zip(candidate.inputs, candidate.labels, hidden, strict=True)]
-        return replace(Batch.of(trees.stacked(made), sharing.counts), examples=examples_of(self, candidate, sharing))
+        client = _client(self.task, self.params, self.buffers)
+        updates = [
+            client(x, y, {address: over(itemgetter(n), value) for address, value in candidate.nuisances.items()})
+            for n, (x, y) in enumerate(zip(candidate.inputs, candidate.labels, strict=True))
+        ]
+        return replace(Batch.of(stacked(updates), sharing.counts), examples=examples_of(self, candidate, sharing))
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ class Vmap:
 
     task: Task
     params: Tree
+    buffers: Tree
     name: ClassVar[str] = "vmap"
 
     @cached_property
@@ -71,10 +76,10 @@ class Vmap:
     def updates(self, candidate: Candidate, sharing: Sharing) -> Batch:
         entries = sum(p.numel() for p in self.params.values())
         chunk = max(1, VMAP_ENTRIES // entries)
-        client = _client(self.task, self.params, self.model)
-        given = candidate.inputs, candidate.labels, dict(candidate.nuisances)
-        made = Batch.of(vmap(client, chunk_size=chunk)(*given), sharing.counts)
-        return replace(made, examples=examples_of(self, candidate, sharing))
+        client = _client(self.task, self.params, self.buffers, self.model)
+        arguments = candidate.inputs, candidate.labels, dict(candidate.nuisances)
+        batch = Batch.of(vmap(client, chunk_size=chunk)(*arguments), sharing.counts)
+        return replace(batch, examples=examples_of(self, candidate, sharing))
 
 
 def examples_of(path: Loop | Vmap | Ghost, candidate: Candidate, sharing: Sharing) -> Examples | None:
@@ -84,16 +89,27 @@ def examples_of(path: Loop | Vmap | Ghost, candidate: Candidate, sharing: Sharin
         return None
 
     def alone() -> Batch:
-        hidden = {name: value.flatten(0, 1).unsqueeze(1) for name, value in candidate.nuisances.items()}
+        hidden = {
+            address: over(partial(_alone, path.task, address, count), value)
+            for address, value in candidate.nuisances.items()
+        }
         inputs, labels = (t.flatten(0, 1).unsqueeze(1) for t in (candidate.inputs, candidate.labels))
         return path.updates(Candidate(inputs, labels, hidden), Sharing(tuple(count * n for n in sharing.counts)))
 
     return Examples(alone, count, 1 / count if recipe.reduction == "mean" else 1.0)
 
 
-def _client(task: Task, params: Tree, model: nn.Module | None = None) -> Callable[..., dict[str, Tensor]]:
-    buffers, called = task.buffers, task.working if model is None else model
-    return lambda x, y, hidden: update_of(called, params, buffers, x, y, task.working_recipe, hidden)
+def _alone(task: Task, address: str, count: int, value: Tensor) -> Tensor:
+    """A nuisance of N candidates as one of N·B examples: its own row, or for a rate the candidate's."""
+    if task.nuisances[address].per == "example":
+        return value.flatten(0, 1).unsqueeze(1)
+    return value.repeat_interleave(count, 0)
+
+
+def _client(
+    task: Task, params: Tree, buffers: Tree, model: nn.Module | None = None
+) -> Callable[..., dict[str, Tensor]]:
+    return lambda x, y, nuisances: task.client(params, x, y, nuisances, buffers=buffers, model=model)
 
 
 def _affine_apart(model: nn.Module) -> nn.Module:
@@ -129,7 +145,12 @@ def _normalise_then_scale(module: _BatchNorm | _InstanceNorm | nn.LayerNorm, x: 
 
 
 def choose(
-    task: Task, params: Tree, name: PathName, objective: Callable[[Batch, Candidate], Tensor], candidate: Candidate
+    task: Task,
+    params: Tree,
+    buffers: Tree,
+    name: PathName,
+    objective: Callable[[Batch, Candidate], Tensor],
+    candidate: Candidate,
 ) -> Path:
     """The fastest path that fits the model and equals the plain gradient at ``candidate``.
 
@@ -142,18 +163,18 @@ def choose(
     if name not in get_args(PathName):
         raise PathError(f"there is no path {name!r}", where="path", remedy=nearest(name, get_args(PathName)))
     if name == "loop":
-        return Loop(task, params)
+        return Loop(task, params, buffers)
     reason = unsupported(task)
     tried: list[Path] = []
     if name in ("auto", "ghost") and reason is None:
-        tried.append(Ghost.of(task, params))
+        tried.append(Ghost.of(task, params, buffers))
     if name == "ghost" and reason is not None:
         raise PathError(reason, where="ghost path", remedy='use path="vmap" or "auto"')
     if name in ("auto", "vmap"):
-        tried.append(Vmap(task, params))
+        tried.append(Vmap(task, params, buffers))
     pair = _with_neighbour(candidate)
     try:
-        plain = _slope(Loop(task, params), objective, pair)
+        plain = _slope(Loop(task, params, buffers), objective, pair)
     except RuntimeError as raised:
         raise ModelError(
             f"its update cannot be differentiated ({raised})",
@@ -169,13 +190,15 @@ def choose(
             return path
         if name != "auto":
             raise PathError(f"{fault}", where=f"{path.name} path", remedy='use path="loop" for this model')
-    return Loop(task, params)
+    return Loop(task, params, buffers)
 
 
 def _with_neighbour(candidate: Candidate) -> Candidate:
     first = candidate.inputs[:1].detach()
     ramp = torch.linspace(0, 1, first.numel(), dtype=first.dtype, device=first.device).view_as(first)
-    hidden = {name: value[:1].repeat_interleave(2, 0) for name, value in candidate.nuisances.items()}
+    hidden = {
+        address: over(lambda v: v[:1].repeat_interleave(2, 0), value) for address, value in candidate.nuisances.items()
+    }
     return Candidate(torch.cat([first, (first + ramp) / 2]), candidate.labels[:1].repeat_interleave(2, 0), hidden)
 
 

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from itertools import product
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from leakgauge.adversary.adversary import MEMORY, Adversary, Reconstruction
 from leakgauge.adversary.labels import labels_of
+from leakgauge.adversary.memory import bytes_per_observation, bytes_per_problem
 from leakgauge.adversary.paths import Path, PathName, choose
+from leakgauge.adversary.rounds import Group, Shown, groups
 from leakgauge.adversary.solver import Problem, Solution
 from leakgauge.adversary.solver.problem import Value, draw, spread, sweep
+from leakgauge.adversary.starts import SMALL_RATE, lengths
+from leakgauge.adversary.treatments import Case, settled
+from leakgauge.adversary.unknowns import INPUTS, SOFT_LABELS, Block, Unknowns
+from leakgauge.client import LABELS, LEARNING_RATE
 from leakgauge.errors import DomainError
 from leakgauge.observation import Observation, check
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task
-from leakgauge.types import Candidate, Progress, Side, Tree
-from leakgauge.updates import Batch, Sharing, Stack, trees
+from leakgauge.types import Candidate, Progress, Tree
+from leakgauge.updates import Batch, Sharing
 
 
 def attack(
@@ -55,13 +63,11 @@ def attack(
     adversary = sweep(list(settings))
     _check_sweep(adversary)
     runs = [
-        _Run(
-            adversary, len(settings), task, [observations[i] for i in group], group, seed, path, memory, progress, begin
-        )
-        for group in _groups(observations)
+        _Run(adversary, len(settings), group, seed, path, memory, progress, begin)
+        for group in groups(task, observations)
     ]
     parts = [run.reconstruct() for run in runs]
-    order = torch.tensor([i for run in runs for i in run.places]).argsort()
+    order = torch.tensor([i for run in runs for i in run.group.places]).argsort()
     return [joined([part[s] for part in parts], order.tolist()) for s in range(len(settings))]
 
 
@@ -88,17 +94,6 @@ def _varies(value: object) -> bool:
     return isinstance(value, Tensor)
 
 
-def _groups(observations: Sequence[Observation]) -> list[list[int]]:
-    """Observations that can share a batch: the same parameters, batch size and grants in every round."""
-    groups: dict[tuple[object, ...], list[int]] = {}
-    for i, seen in enumerate(observations):
-        states = tuple(tuple(p.data_ptr() for p in r.params.values()) for r in seen.rounds)
-        sides = tuple((tuple(sorted(r.side)), tuple(sorted(r.nuisances))) for r in seen.rounds)
-        soft = None if seen.labels is None else seen.labels.dim()
-        groups.setdefault((states, sides, seen.batch, soft), []).append(i)
-    return list(groups.values())
-
-
 def joined(parts: Sequence[Reconstruction], places: Sequence[int]) -> Reconstruction:
     """Several reconstructions as one; row i of the whole is row ``places[i]`` of the parts put together."""
     order = torch.tensor(places)
@@ -123,15 +118,24 @@ class _Key:
     setting: int
 
 
+@dataclass(frozen=True)
+class _Best:
+    """The best restart of one observation under one setting."""
+
+    objective: float
+    inputs: Tensor
+    labels: Tensor | None
+    trace: Tensor
+    status: str
+
+
 @dataclass
 class _Run:
     """One group of observations under one (swept) adversary."""
 
     adversary: Adversary
     settings: int
-    task: Task
-    observations: list[Observation]
-    places: list[int]
+    group: Group
     seed: int
     path: PathName
     memory: int
@@ -139,29 +143,24 @@ class _Run:
     begin: Tensor | None
     evaluations: int = 0
     used: str = ""
-    best: dict[tuple[int, int], tuple[float, dict[str, Tensor], Tensor, str]] = field(default_factory=dict)
+    best: dict[tuple[int, int], _Best] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        first = next(iter(self.task.params.values()))
-        self.like = first.new_zeros(0)
-        self.known = self._labels()
-        self.latent = self._latent()
-        self.states = [{n: p.to(first) for n, p in r.params.items()} for r in self.observations[0].rounds]
+        self.task, self.like = self.group.task, self.group.like
+        case = Case(self.adversary, self.task, self.group.knows)
+        self.likelihood, listed = settled(case)
+        elsewhere = {LABELS, *(case.scales if case.hidden_scale else ())}  # a fitted scale is the likelihood's own
+        self.searched = [one.address for one in listed if one.how == "optimised" and one.address not in elsewhere]
+        self.labels = self._labels()
 
     def _labels(self) -> Tensor | None:
         """``[n, B]``: granted or inferred; None where they are optimised jointly."""
-        if self.observations[0].labels is None and self.adversary.labels == "joint":
+        observations = self.group.observations
+        if observations[0].labels is None and self.adversary.labels == "joint":
             return None
-        found = [labels_of(self.task, seen, self.adversary.rule) for seen in self.observations]
-        return torch.stack(found).to(self.like.device)
-
-    def _latent(self) -> list[dict[str, tuple[int, ...]]]:
-        """The noise of the model stage that is unknown in each round, by buffer name, with its shape ``[B, …]``."""
-        rounds, task = self.observations[0].rounds, self.task
-        if self.adversary.latent is None:
-            return [{} for _ in rounds]
-        drawn = task.protection.draw(task.working, self.observations[0].batch, generator=torch.Generator())
-        return [{n: tuple(v.shape) for n, v in drawn.items() if n not in made.nuisances} for made in rounds]
+        return torch.stack([labels_of(self.task, one, self.adversary.rule) for one in observations]).to(
+            self.like.device
+        )
 
     def reconstruct(self) -> list[Reconstruction]:
         for keys in self._waves():
@@ -172,7 +171,7 @@ class _Run:
     def _waves(self) -> Iterator[list[_Key]]:
         """All problems at once; with a target, one restart after another for those that missed it."""
         target = getattr(self.adversary.solver, "target", None)
-        everyone = range(len(self.observations))
+        everyone = range(len(self.group.observations))
         restarts = range(self.adversary.restarts)
         if target is None:
             yield [_Key(i, r, s) for i in everyone for r in restarts for s in range(self.settings)]
@@ -182,19 +181,17 @@ class _Run:
                 _Key(i, r, s)
                 for i in everyone
                 for s in range(self.settings)
-                if (i, s) not in self.best or not self.best[i, s][0] <= target
+                if (i, s) not in self.best or not self.best[i, s].objective <= target
             ]
             if missed:
                 yield missed
 
     def _chunks(self, keys: list[_Key]) -> Iterator[list[_Key]]:
         """As many problems at once as the memory budget holds; restarts and settings of one observation together."""
-        entries = sum(p.numel() for p in self.task.params.values())
         width = self.like.element_size()
         points = self.adversary.ball.points if self.adversary.ball else 1
-        live = activations(self.task) * self.observations[0].batch * points
-        each = width * (12 * live + 4 * min(entries, 2**20))
-        observed = width * entries * len(self.states)
+        each = bytes_per_problem(self.task, self.group.batch, points, width)
+        observed = bytes_per_observation(self.task, len(self.group.states), width)
         chunk: list[_Key] = []
         cost, last = 0, -1
         for key in keys:
@@ -211,90 +208,86 @@ class _Run:
         rows = sorted({key.observation for key in keys})
         row_of = torch.tensor([rows.index(key.observation) for key in keys], device=self.like.device)
         setting_of = torch.tensor([key.setting for key in keys])
-        seeds = tuple(seed_of(self.seed, self.places[key.observation], key.restart) for key in keys)
-        seen = [self._round(rows, r) for r in range(len(self.states))]
-        hidden = [self._hidden(rows, r) for r in range(len(self.states))]
-        start = self._start(seeds, keys)
-        labels = None if self.known is None else self.known[[key.observation for key in keys]]
-        paths = [self._choose(r, seen[r], hidden[r], start, labels) for r in range(len(self.states))]
+        seeds = tuple(seed_of(self.seed, self.group.places[key.observation], key.restart) for key in keys)
+        rounds = [self.group.shown(rows, r) for r in range(len(self.group.states))]
+        labels = None if self.labels is None else self.labels[[key.observation for key in keys]]
+        unknowns = self._unknowns(seeds, keys)
+        paths = [self._choose(r, shown, unknowns, labels) for r, shown in enumerate(rounds)]
         self.used = paths[0].name
+        unknowns = self._with_fitted_rates(unknowns, paths, rounds, row_of, labels)
         prior = spread(self.adversary.prior, setting_of)
 
-        def evaluate(unknowns: Tree, which: Tensor) -> Value:
+        def evaluate(raw: Tree, which: Tensor) -> Value:
             sharing = Sharing(tuple(torch.bincount(row_of[which], minlength=len(rows)).tolist()))
-            soft = unknowns["labels"].softmax(-1) if labels is None else labels[which]
-            candidate = Candidate(unknowns["inputs"], soft)
-            terms, log_prior = [], spread(prior, which)(candidate)
-            for r, (path, given, drawn) in enumerate(zip(paths, seen, hidden, strict=True)):
-                guessed = {name: unknowns[f"{r}.{name}"] for name in self.latent[r]}
-                mine = {name: value[row_of[which]] for name, value in drawn.items()} | guessed
-                terms.append(self._likelihood(path.updates(replace(candidate, nuisances=mine), sharing), *given))
-                for noise in guessed.values():
-                    log_prior = log_prior - self.adversary.latent * noise.flatten(1).square().sum(1) / 2  # type: ignore[operator]
+            values = unknowns.decode(raw)
+            terms, candidate = [], self._candidate(values, None if labels is None else labels[which])
+            for r, (path, shown) in enumerate(zip(paths, rounds, strict=True)):
+                nuisances = {
+                    **self._placeholders(len(which)),
+                    **shown.granted_to(row_of[which]),
+                    **_of_round(values, r),
+                }
+                update = path.updates(replace(candidate, nuisances=nuisances), sharing)
+                terms.append(self.likelihood(update, shown.observed, shown.known, self.task.protection))
+            log_prior = spread(prior, which)(candidate) + unknowns.log_prior(values)
             return Value(torch.stack(terms).sum(0), log_prior)
 
-        box = self.task.domain.box
         problem = Problem(
-            start,
+            unknowns.start,
             evaluate,
             seeds,
-            box={"inputs": box} if box else {},
+            box=unknowns.box,
             anneal=spread(self.adversary.anneal, setting_of),
             ball=self.adversary.ball,
         )
-        solver = spread(self.adversary.solver, setting_of)
-        solution = solver.solve(problem, self.progress)
+        solution = spread(self.adversary.solver, setting_of).solve(problem, self.progress)
         self.evaluations += solution.evaluations
-        return solution
+        return replace(solution, unknowns=unknowns.decode(solution.unknowns))
 
-    def _likelihood(self, update: Batch, observed: Stack, side: Side) -> Tensor:
-        if "scale" in side:  # the training stage multiplied the update by it
-            update = update.scaled(side["scale"][""][update.sharing.rows(self.like.device)])
-        return self.adversary.likelihood(update, observed, side, self.task.protection)
+    def _candidate(self, values: Tree, labels: Tensor | None) -> Candidate:
+        return Candidate(values[INPUTS], values[SOFT_LABELS] if labels is None else labels)
 
-    def _hidden(self, rows: list[int], r: int) -> dict[str, Tensor]:
-        """The nuisances of the model stage that are known, by buffer name, ``[observations, B, …]``."""
-        rounds = [self.observations[i].rounds[r] for i in rows]
-        known = [name for name in rounds[0].nuisances if name in self.task.buffers]
-        return {name: torch.stack([made.nuisances[name].to(self.like) for made in rounds]) for name in known}
+    def _placeholders(self, count: int) -> dict[str, Tensor]:
+        """A hidden rate that the likelihood does not see still needs a number; which one does not matter."""
+        hidden = self.group.knows.get(LEARNING_RATE) == "hidden"
+        return {LEARNING_RATE: self.like.new_ones(count)} if hidden else {}
 
-    def _round(self, rows: list[int], r: int) -> tuple[Stack, Side]:
-        """What was observed in round r by the observations ``rows``, with what is granted or visible."""
-        rounds = [self.observations[i].rounds[r] for i in rows]
-        observed = trees.stacked([_moved(made.observed, self.like) for made in rounds])
-        side: dict[str, Tree] = dict(self.task.protection.update.visible(observed))
-        for key in rounds[0].side:
-            side[key] = trees.stacked([_moved(made.side[key], self.like) for made in rounds])
-        if "scale" in rounds[0].nuisances:
-            side["scale"] = {"": torch.stack([made.nuisances["scale"].to(self.like) for made in rounds])}
-        return observed, side
+    # --- where the unknowns begin
 
-    def _start(self, seeds: Sequence[int], keys: Sequence[_Key]) -> dict[str, Tensor]:
-        batch, domain, how = self.observations[0].batch, self.task.domain, self.adversary.start
-        shape = (batch, *domain.shape)
-        noise = {
-            f"{r}.{name}": self.like.new_zeros(len(seeds), *shape)
-            for r, each in enumerate(self.latent)
-            for name, shape in each.items()
-        }
+    def _unknowns(self, seeds: Sequence[int], keys: Sequence[_Key]) -> Unknowns:
+        blocks = {INPUTS: Block(self._inputs(seeds, keys), box=self.task.domain.box)}
+        if self.labels is None:
+            logits = draw(seeds, (self.group.batch, self.task.domain.classes), 4, like=self.like)
+            blocks[SOFT_LABELS] = Block(logits, decode=lambda raw: raw.softmax(-1))
+        for r, address in product(range(len(self.group.states)), self.searched):
+            weight, laws = self._prior_weight(address), self.task.laws(address)
+            for name, shape in self.task.shapes(address, self.group.batch).items():
+                blocks[_block(r, address, name)] = Block.of_law(laws[name], (len(seeds), *shape), self.like, weight)
+        return Unknowns(blocks)
+
+    def _prior_weight(self, address: str) -> float:
+        """Of the log prior of a nuisance beside the likelihood; that of a rate is flat, and counts as it is."""
+        weight = self.adversary.hidden
+        return 1.0 if weight is None else weight
+
+    def _inputs(self, seeds: Sequence[int], keys: Sequence[_Key]) -> Tensor:
+        shape, how = (self.group.batch, *self.task.domain.shape), self.adversary.start
         if how == "prior":
-            inputs = self._start_of_prior([key.restart for key in keys], shape)
+            inputs = self._inputs_of_prior([key.restart for key in keys], shape)
         else:
             inputs = draw(seeds, shape, 0, like=self.like, law="uniform" if how == "uniform" else "normal")
         first = torch.tensor([key.restart == 0 for key in keys], device=self.like.device)
         if how in ("grey", "zeros"):
             # only the first start can be the flat one: a second would end where the first did
-            inputs[first] = 0.5 if how == "grey" else 0.0
+            inputs[first] = 0.5 if how == "grey" and self.task.domain.box is not None else 0.0
         if self.begin is not None:
-            inputs[first] = self.begin[[self.places[key.observation] for key in keys if key.restart == 0]].to(inputs)
-        start = {"inputs": inputs}
-        if self.known is None:
-            start["labels"] = draw(seeds, (batch, domain.classes), 4, like=self.like)
-        return start | noise
+            places = [self.group.places[key.observation] for key in keys if key.restart == 0]
+            inputs[first] = self.begin[places].to(inputs)
+        return inputs
 
-    def _start_of_prior(self, restarts: Sequence[int], shape: tuple[int, ...]) -> Tensor:
+    def _inputs_of_prior(self, restarts: Sequence[int], shape: tuple[int, ...]) -> Tensor:
         starts = getattr(self.adversary.prior, "starts", None)
-        if starts is None or self.known is None:
+        if starts is None or self.labels is None:
             what = "joint labels have no start there" if starts else f"{self.adversary.prior!r} names no starts"
             raise DomainError(what, where="adversary", remedy="choose another start, or a prior like Finite")
         inputs: Tensor = starts(restarts, self.like)
@@ -306,77 +299,89 @@ class _Run:
             )
         return inputs
 
-    def _choose(
-        self,
-        r: int,
-        given: tuple[Stack, Side],
-        hidden: Tree,
-        start: dict[str, Tensor],
-        labels: Tensor | None,
-    ) -> Path:
-        observed, side = given
-        first = Stack({name: value[:1] for name, value in observed.items()})
-        first_side = {key: {n: v[:1] for n, v in value.items()} for key, value in side.items()}
-        y = start["labels"][:1].softmax(-1) if labels is None else labels[:1]
-        noise = {**hidden, **{name: start[f"{r}.{name}"] for name in self.latent[r]}}
-        probe = Candidate(start["inputs"][:1], y, {name: value[:1] for name, value in noise.items()})
-        return choose(
-            self.task,
-            self.states[r],
-            self.path,
-            lambda update, _: self._likelihood(update, first, first_side),
-            probe,
-        )
+    def _with_fitted_rates(
+        self, unknowns: Unknowns, paths: Sequence[Path], rounds: Sequence[Shown], row_of: Tensor, labels: Tensor | None
+    ) -> Unknowns:
+        """A hidden rate begins where the update of the start is as long as the one that was observed."""
+        if LEARNING_RATE not in self.searched:
+            return unknowns
+        blocks, values = dict(unknowns.blocks), unknowns.decode(unknowns.start)
+        sharing = Sharing(tuple(torch.bincount(row_of).tolist()))
+        for r, (path, shown) in enumerate(zip(paths, rounds, strict=True)):
+            nuisances = {**shown.granted_to(row_of), **_of_round(values, r)}
+            small = {**nuisances, LEARNING_RATE: torch.full_like(row_of, SMALL_RATE, dtype=self.like.dtype)}
+            candidate = replace(self._candidate(values, labels), nuisances=small)
+            with torch.no_grad():
+                length = path.updates(candidate, sharing).square().sum(1).sqrt() / SMALL_RATE
+            received = lengths(shown.observed, self.task.protection.chain)[row_of]
+            key = _block(r, LEARNING_RATE, "")
+            start = (received / length.clamp(min=torch.finfo(length.dtype).tiny)).clamp(1e-8, 1e4).log()
+            blocks[key] = replace(blocks[key], start=start.to(self.like))
+        return Unknowns(blocks)
+
+    def _choose(self, r: int, shown: Shown, unknowns: Unknowns, labels: Tensor | None) -> Path:
+        """The fastest path that equals the plain gradient at the first problem's start."""
+        first = shown.first()
+        values = {name: value[:1] for name, value in unknowns.decode(unknowns.start).items()}
+        nuisances = {**self._placeholders(1), **first.granted, **_of_round(values, r)}
+        probe = replace(self._candidate(values, None if labels is None else labels[:1]), nuisances=nuisances)
+
+        def objective(update: Batch, _: Candidate) -> Tensor:
+            return self.likelihood(update, first.observed, first.known, self.task.protection)
+
+        return choose(self.task, self.group.states[r], self.group.buffers[r], self.path, objective, probe)
+
+    # --- what came out
 
     def _keep(self, keys: list[_Key], solution: Solution) -> None:
         """The best restart of each observation and setting; a tie, or nothing finite, keeps the earlier one."""
         for n, key in enumerate(keys):
             objective, place = float(solution.objective[n]), (key.observation, key.setting)
-            if place not in self.best or objective < self.best[place][0]:
-                unknowns = {name: value[n].clone() for name, value in solution.unknowns.items()}
-                self.best[place] = (objective, unknowns, solution.trace[:, n].clone(), solution.status[n])
+            if place not in self.best or objective < self.best[place].objective:
+                soft = solution.unknowns.get(SOFT_LABELS)
+                self.best[place] = _Best(
+                    objective,
+                    solution.unknowns[INPUTS][n].clone(),
+                    None if soft is None else soft[n].argmax(-1),
+                    solution.trace[:, n].clone(),
+                    solution.status[n],
+                )
 
     def _result(self, setting: int) -> Reconstruction:
-        won = [self.best[i, setting] for i in range(len(self.observations))]
-        labels = self.known
+        won = [self.best[i, setting] for i in range(len(self.group.observations))]
+        labels = self.labels
         if labels is not None and labels.dim() == 3:  # mixed by the input stage
             labels = labels.argmax(-1)
         if labels is None:
-            labels = torch.stack([unknowns["labels"].argmax(-1) for _, unknowns, *_ in won])
+            labels = torch.stack([one.labels for one in won if one.labels is not None])
         return Reconstruction(
-            torch.stack([unknowns["inputs"] for _, unknowns, *_ in won]),
+            torch.stack([one.inputs for one in won]),
             labels,
-            -torch.tensor([objective for objective, *_ in won], dtype=self.like.dtype),
-            tuple(trace[~trace.isnan()] for _, _, trace, _ in won),
-            tuple(status for *_, status in won),
+            -torch.tensor([one.objective for one in won], dtype=self.like.dtype),
+            tuple(one.trace[~one.trace.isnan()] for one in won),
+            tuple(one.status for one in won),
             self.evaluations,
             self.used,
         )
 
 
-def _moved(given: Tree, like: Tensor) -> dict[str, Tensor]:
-    """On the task's device; numbers in its precision, masks as they are."""
-    return {n: v.to(like) if v.is_floating_point() else v.to(like.device) for n, v in given.items()}
+def _block(r: int, address: str, name: str) -> str:
+    """The name of the unknown that a nuisance of round r is, or one of its tensors."""
+    return f"{r}/{address}/{name}" if name else f"{r}/{address}"
 
 
-def activations(task: Task) -> int:
-    """The numbers that one forward pass of one example leaves behind."""
-    total = 0
-
-    def count(_: nn.Module, __: object, output: object) -> None:
-        nonlocal total
-        if isinstance(output, Tensor):
-            total += output.numel() // max(1, len(output))
-
-    hooks = [module.register_forward_hook(count) for module in task.working.modules() if not list(module.children())]
-    try:
-        first = next(iter(task.params.values()))
-        with torch.no_grad():
-            task.working(torch.zeros(2, *task.domain.shape, dtype=first.dtype, device=first.device))
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return total + task.domain.size
+def _of_round(values: Tree, r: int) -> dict[str, Any]:
+    """The nuisances among the unknowns of round r, by address."""
+    nuisances: dict[str, Any] = {}
+    for key, value in values.items():
+        number, _, rest = key.partition("/")
+        if number == str(r):
+            address, _, name = rest.partition("/")
+            if name:  # of one layer
+                nuisances.setdefault(address, {})[name] = value
+            else:
+                nuisances[address] = value
+    return nuisances
 
 
 __all__ = ["MEMORY", "attack", "joined"]

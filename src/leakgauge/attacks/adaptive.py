@@ -27,43 +27,47 @@ from leakgauge.adversary import (
     l2,
     through,
 )
-from leakgauge.adversary.likelihoods import rounds
+from leakgauge.adversary.likelihoods import is_rounding
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.run import MEMORY, joined
+from leakgauge.adversary.treatments import with_treatment
+from leakgauge.attacks import ats, mixing  # noqa: F401  (they register how their encodings are undone)
+from leakgauge.attacks.adapting import decoder_of, hint_of
 from leakgauge.attacks.analytic import Analytic, inverts
-from leakgauge.attacks.ats import undo_transformation
 from leakgauge.attacks.believed import believed, with_received_norm, without_small_noise
-from leakgauge.attacks.mixing import undo_mixing
-from leakgauge.attacks.precode import Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
-from leakgauge.defenses import (
-    AutomaticTransformation,
-    Clip,
-    Identity,
-    InstaHide,
-    MixUp,
-    Protection,
-    Quantise,
-    RandomPrune,
-    Sign,
-    Soteria,
-    UpdatePart,
-    parts_of,
-)
+from leakgauge.attacks.precode import NOISE, Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
+from leakgauge.client import LABELS
+from leakgauge.defenses import Protection, UpdatePart
 from leakgauge.defenses import protection as read
 from leakgauge.defenses.update.chain import is_noise
-from leakgauge.defenses.update.prune import Thresholded
 from leakgauge.errors import AssumptionWarning, NoDensityError
 from leakgauge.expr import Part, register
 from leakgauge.observation import Observation
 from leakgauge.priors import tv, uniform
 from leakgauge.task import Task
-from leakgauge.types import Progress
+from leakgauge.types import Progress, Threat, Treatment
+
+LENGTHS = through(l2(relative=True))
+"""Of updates whose scale is not hidden, the norm tells something, too."""
+
+
+@dataclass(frozen=True)
+class Approach:
+    """How ``adaptive()`` attacks a task under a threat: where it begins, and what it does about every nuisance."""
+
+    adversary: Adversary
+    treatments: tuple[Treatment, ...]
+    exact: bool = False
+
+    def __str__(self) -> str:
+        begins = "a linear layer is read off exactly" if self.exact else repr(self.adversary)
+        return "\n".join([begins, *(f"  {treatment}" for treatment in self.treatments)])
 
 
 @register("attack", "adaptive")
 @dataclass(frozen=True, repr=False)
 class Adaptive(Part):
-    """The adversary of whatever protection the task has; ``adaptive().against(protection)`` shows where it begins.
+    """The adversary of whatever protection the task has; ``adaptive().against(task, threat)`` shows it.
 
     - None, or clipping of the whole update: cosine, since a clipped update is a positive multiple of the raw one; one
       example through a first linear layer with a bias is read off exactly.
@@ -78,10 +82,11 @@ class Adaptive(Part):
       that of what it is near to (:func:`~leakgauge.attacks.believed.believed`: a hidden threshold drops at random,
       clipping after a hidden mask comes before it), else cosine; a warning says why.
     - ``bound="received"``: of ``clip | noise`` the bound is not known, but read off the norm that was received.
-    - Under a hidden scale (LRP): cosine, which is blind to it; with Gaussian noise the scale is integrated out.
+    - Hidden learning rates (LRP, or a rate that is not granted): of one local step cancelled by a cosine, summed out
+      under Gaussian noise, else searched for beside the inputs; of several local steps, searched for.
     - PRECODE: a first linear layer is inverted; else the latent noise is recovered, where one example with biases and
       no noise allow it, else it is optimised beside the inputs; with ``latent="before"`` only what lies before the
-      bottleneck is matched.
+      bottleneck is matched. Dropout masks are optimised beside the inputs.
     - MixUp, InstaHide: the encodings of every round are inverted, then decoded: MixUp's coefficients are fitted where
       they are hidden, and over several rounds its indices are found; InstaHide needs the indices, and takes
       hidden coefficients from soft labels.
@@ -89,11 +94,13 @@ class Adaptive(Part):
     - With random pruning, labels come from the rows of the last weight: its bias may have lost the telling entry.
 
     ``tv_weight`` weighs the mean total variation against a cosine, ``tv_density`` the summed one against a log
-    density, which is measured in nats; records that are no images get no prior. Adam on softly signed gradients from
-    grey, for all, chosen on train records of Fashion-MNIST (Bayes CNN, noise of std 0.001 to 0.1).
+    density, which is measured in nats; records that are no images get no prior. ``labels`` says what is done where
+    they are hidden. Adam on softly signed gradients from grey, for all, chosen on train records of Fashion-MNIST (Bayes
+    CNN, noise of std 0.001 to 0.1).
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
+    models_defense: ClassVar[bool] = True
 
     steps: int = 1000
     restarts: int = 1
@@ -101,6 +108,7 @@ class Adaptive(Part):
     tv_density: float = 3.0
     bound: Literal["granted", "received"] = "granted"
     latent: Latent = "joint"
+    labels: Literal["inferred", "joint"] = "inferred"
 
     def __post_init__(self) -> None:
         guards.count(self.steps, "steps", "adaptive")
@@ -109,36 +117,59 @@ class Adaptive(Part):
         guards.non_negative(self.tv_density, "tv_density", "adaptive")
         guards.choice(self.bound, "bound", "adaptive", ("granted", "received"))
         guards.choice(self.latent, "latent", "adaptive", get_args(Latent))
+        guards.choice(self.labels, "labels", "adaptive", ("inferred", "joint"))
 
-    def against(self, protection: str | Protection, *, images: bool = True) -> Adversary:
-        """The adversary of one protection, as it begins.
+    def against(self, task: Task, threat: Threat | None = None) -> Approach:
+        """How it attacks this task under this threat. A call adds what follows: a second stage, decoding, undoing."""
+        knows = (threat or Threat()).mapping(task.nuisances)
+        adversary = self.adversary(task.protection, images=_smooth(task), dropout=_drops(task))
+        exact = _is_exact(task, task.recipe.batch)
+        listed = adversary.treatments(task, threat)
+        changed = list(self._of_model(task, exact))
+        for label, part in task.protection.stage("input").items():
+            decoder = decoder_of(part)  # type: ignore[arg-type]
+            changed += decoder.treat(part, label, knows) if decoder else ()
+        if exact and inverts(task):
+            rates = [one.address for one in listed if one.address.startswith(("recipe.learning_rate", "lrp."))]
+            changed += [Treatment(a, "cancelled", "hidden; cancelled in the ratio of weight and bias") for a in rates]
+        return Approach(adversary, with_treatment(listed, *changed), exact and inverts(task))
 
-        A call adds what follows: a second stage, the decoding of mixtures, the undoing of ATS.
-        """
+    def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
+        """What it does about every nuisance of the task."""
+        return self.against(task, threat).treatments
+
+    def _of_model(self, task: Task, exact: bool) -> Sequence[Treatment]:
+        if not task.protection.model:
+            return ()
+        if exact:
+            return (Treatment(NOISE, "read off", "hidden; recovered from the bottleneck's own gradients"),)
+        if self.latent == "before":
+            return (Treatment(NOISE, "cancelled", "hidden; only layers before the bottleneck are matched"),)
+        return ()
+
+    def adversary(self, protection: str | Protection, *, images: bool = True, dropout: bool = False) -> Adversary:
+        """The adversary of one protection, as it begins."""
         protection = read(protection)
-        parts = parts_of(protection.update)
+        parts = protection.chain.parts
         noisy = any(is_noise(part) for part in parts)
-        rounded = rounds(parts)
+        rounded = is_rounding(parts)
         nats = noisy and not rounded
-        smooth = self.tv_density * tv(reduce="sum") if nats else self._weight(parts) * tv()
-        made = Adversary(
+        weight = self.tv_weight * max(hint_of(part).prior for part in parts)
+        smooth = self.tv_density * tv(reduce="sum") if nats else weight * tv()
+        adversary = Adversary(
             likelihood=forgiving() if rounded else _likelihood(parts, noisy=noisy),
             prior=smooth if images else uniform(),
             solver=adam(lr=0.1, steps=self.steps, sign="soft", schedule=cosine_decay(floor=0.01)),
-            rule="rows" if any(isinstance(part, RandomPrune) for part in parts) else "auto",
+            labels=self.labels,
+            rule=next((rule for part in parts if (rule := hint_of(part).rule) != "auto"), "auto"),
             restarts=self.restarts,
             start="grey",
         )
-        if not protection.model or self.latent == "before":
-            return made
+        if not dropout and (not protection.model or self.latent == "before"):
+            return adversary
         # in one stage: a second would not begin at the noise that the first one found
-        return with_latent_noise(replace(made, likelihood=LENGTHS) if _thresholded(made, protection) else made)
-
-    def _weight(self, parts: Sequence[UpdatePart]) -> float:
-        """Fewer survivors say less, and so do bits: chosen on train records of MNIST, for shares of 0.5 to 0.001."""
-        share = min((part.share for part in parts if isinstance(part, Thresholded)), default=1.0)
-        coarse = any(isinstance(part, Sign | Quantise) for part in parts)
-        return self.tv_weight * max(10.0 if coarse else 1.0, 3.0 / share**0.5 if share < 1 else 1.0)
+        adversary = replace(adversary, likelihood=LENGTHS) if _lengths_tell(adversary, protection) else adversary
+        return with_latent_noise(adversary)
 
     def __call__(
         self,
@@ -151,127 +182,129 @@ class Adaptive(Part):
         memory: int = MEMORY,
         progress: Progress | None = None,
     ) -> Reconstruction:
-        part = task.protection.input[-1] if task.protection.input else None
-        given = {"seed": seed, "device": device, "path": path, "memory": memory, "progress": progress}
+        how = {"seed": seed, "device": device, "path": path, "memory": memory, "progress": progress}
 
         def invert(some: Sequence[Observation]) -> Reconstruction:
-            return self._invert(task, some, given, flipped=isinstance(part, InstaHide))
+            return self._invert(task, some, how)
 
-        if isinstance(part, MixUp):
-            return undo_mixing(invert, part, observations)
-        if isinstance(part, AutomaticTransformation):
-            return undo_transformation(invert, part, observations)
-        return invert(observations)
+        part = task.protection.input[-1] if task.protection.input else None
+        decoder = decoder_of(part) if part is not None else None
+        return invert(observations) if decoder is None else decoder.undo(invert, part, observations)
 
-    def _invert(
-        self, task: Task, observations: Sequence[Observation], given: Mapping[str, Any], *, flipped: bool
-    ) -> Reconstruction:
+    def _invert(self, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]) -> Reconstruction:
         """What the client computed on: the records, or what its input stage made of them."""
-        images = task.domain.kind == "image" and not flipped  # flipped pixels are not smooth
-        quiet = without_small_noise(task.protection.update, [r.observed for seen in observations for r in seen.rounds])
+        quiet = without_small_noise(task.protection.update, [r.observed for one in observations for r in one.rounds])
         if quiet != task.protection.update:
             what = f"adaptive() assumes {quiet!r}: noise is small beside the steps after it"
             warnings.warn(what, AssumptionWarning, stacklevel=4)
             task = replace(task, protection=replace(task.protection, update=quiet))
-        adversary = self.against(task.protection, images=images)
-        bare = all(map(_only_scales, parts_of(task.protection.update)))
-        exact = bare and _single(task, observations)
+        adversary = self.adversary(task.protection, images=_smooth(task), dropout=_drops(task))
+        exact = all(one.rounds and _is_exact(task, one.batch) for one in observations)
         if exact and inverts(task):
-            return Analytic()(task, observations, **given)
+            return Analytic()(task, observations, **how)
         if task.protection.model:
             if exact:
-                observations = [with_noise(task, seen) for seen in observations]
+                observations = [with_noise(task, one) for one in observations]
             elif self.latent == "before" and not knows_noise(task, observations):
-                return before_bottleneck(task, adversary)(task, observations, **given)
+                return before_bottleneck(task, adversary)(task, observations, **how)
         try:
             if self.bound == "received":
-                return self._bound_received(adversary, task, observations, given)
-            if _thresholded(adversary, task.protection):
-                return _with_length(adversary, task, observations, given)
-            return adversary(task, observations, **given)
+                return self._bound_received(adversary, task, observations, how)
+            if _lengths_tell(adversary, task.protection) and not _hides_scale(task, observations):
+                return _with_length(adversary, task, observations, how)
+            return adversary(task, observations, **how)
         except NoDensityError as reason:
-            return self._without_density(adversary, task, observations, given, reason, images=images)
+            return self._without_density(adversary, task, observations, how, reason)
 
     def _bound_received(
-        self, adversary: Adversary, task: Task, observations: Sequence[Observation], given: Mapping[str, Any]
+        self, adversary: Adversary, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]
     ) -> Reconstruction:
         """Each observation under the clipping bound that its own norm suggests."""
-        made = []
-        for seen in observations:
-            assumed = with_received_norm(task.protection.update, seen.rounds[0].observed)
-            own = (
-                replace(adversary, likelihood=density(assumed=assumed))
-                if assumed != task.protection.update
-                else adversary
-            )
-            made.append(own(task, [seen], **given))
-        return joined(made, range(len(made)))
+        reconstructions = []
+        for one in observations:
+            assumed = with_received_norm(task.protection.update, one.rounds[0].observed)
+            changed = assumed != task.protection.update
+            own = replace(adversary, likelihood=density(assumed=assumed)) if changed else adversary
+            reconstructions.append(own(task, [one], **how))
+        return joined(reconstructions, range(len(reconstructions)))
 
     def _without_density(
         self,
         adversary: Adversary,
         task: Task,
         observations: Sequence[Observation],
-        given: Mapping[str, Any],
+        how: Mapping[str, Any],
         reason: NoDensityError,
-        *,
-        images: bool,
     ) -> Reconstruction:
         """What is nearest to the protection and has a density; else a cosine of what is not covered up."""
         assumed = believed(task.protection.update)
         if assumed != task.protection.update:
             try:
-                found = replace(adversary, likelihood=density(assumed=assumed))(task, observations, **given)
+                reconstruction = replace(adversary, likelihood=density(assumed=assumed))(task, observations, **how)
             except NoDensityError:
                 pass
             else:
                 warnings.warn(f"adaptive() assumes {assumed!r}: {reason}", AssumptionWarning, stacklevel=4)
-                return found
+                return reconstruction
         warnings.warn(f"adaptive() falls back to a cosine: {reason}", AssumptionWarning, stacklevel=4)
-        drop = tuple(
-            part.weight for part in parts_of(task.protection.update) if isinstance(part, Soteria) and part.p > 0
-        )
-        plain = replace(self.against(Protection(), images=images), likelihood=cosine(drop=drop), rule=adversary.rule)
-        plain = plain if adversary.latent is None else with_latent_noise(plain)
-        return plain(task, observations, **given)
+        drop = tuple(name for part in task.protection.chain.parts for name in hint_of(part).drop)
+        plain = replace(self.adversary(Protection(), images=_smooth(task)), likelihood=cosine(drop=drop))
+        plain = replace(plain, rule=adversary.rule)
+        plain = plain if adversary.hidden is None else with_latent_noise(plain)
+        return plain(task, observations, **how)
 
 
 def _likelihood(parts: Sequence[UpdatePart], *, noisy: bool) -> Likelihood:
-    return density() if noisy else cosine() if all(map(_only_scales, parts)) else through(cosine())
+    return density() if noisy else cosine() if all(hint_of(part).scales for part in parts) else through(cosine())
 
 
-LENGTHS = through(l2(relative=True))
-"""Of updates whose scale is not hidden, the norm tells something, too."""
+def _smooth(task: Task) -> bool:
+    """Whether what the client computes on looks like images: flipped pixels are not smooth."""
+    decoders = [decoder_of(part) for part in task.protection.input]
+    return task.domain.kind == "image" and all(decoder is None or decoder.smooth for decoder in decoders)
 
 
-def _thresholded(adversary: Adversary, protection: Protection) -> bool:
+def _drops(task: Task) -> bool:
+    return "recipe.dropout" in task.nuisances
+
+
+def _lengths_tell(adversary: Adversary, protection: Protection) -> bool:
     """Whether directions of thresholded updates are matched, and lengths may be, too: no scale is hidden."""
-    some = any(isinstance(part, Thresholded) for part in parts_of(protection.update))
+    some = any(hint_of(part).lengths for part in protection.chain.parts)
     return some and adversary.likelihood == through(cosine()) and not protection.training
 
 
+def _hides_scale(task: Task, observations: Sequence[Observation]) -> bool:
+    rate = "recipe.learning_rate"
+    return rate in task.nuisances and any(rate not in r.granted for one in observations for r in one.rounds)
+
+
 def _with_length(
-    adversary: Adversary, task: Task, observations: Sequence[Observation], given: Mapping[str, Any]
+    adversary: Adversary, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]
 ) -> Reconstruction:
     """First by direction, then, from where that ended, as many steps by relative distance."""
-    tell: Progress | None = given["progress"]
+    tell: Progress | None = how["progress"]
 
     def told(half: int) -> Progress | None:
         return tell and (lambda done, total, objective: tell(half * total + done, 2 * total, objective))
 
-    first = adversary(task, observations, **{**given, "progress": told(0)})
+    first = adversary(task, observations, **{**how, "progress": told(0)})
     smaller = adam(lr=0.03, steps=adversary.solver.steps, sign="soft", schedule=cosine_decay(floor=0.01))
     closer = replace(adversary, likelihood=LENGTHS, solver=smaller, restarts=1)
-    last = closer(task, observations, **{**given, "progress": told(1)}, begin=first.inputs)
+    if adversary.labels == "joint":  # what the first stage found is where the second begins
+        observations = [
+            one if one.labels is not None else one.given(LABELS, labels)
+            for one, labels in zip(observations, first.labels, strict=True)
+        ]
+    last = closer(task, observations, **{**how, "progress": told(1)}, begin=first.inputs)
     return replace(last, evaluations=first.evaluations + last.evaluations)
 
 
-def _single(task: Task, observations: Sequence[Observation]) -> bool:
-    """Whether every update is a multiple of one example's gradient."""
+def _is_exact(task: Task, batch: int) -> bool:
+    """Whether every update is a positive multiple of one example's gradient."""
     recipe = task.recipe
-    stepped = recipe.local_steps == 1 and not recipe.weight_decay
-    return stepped and all(seen.batch == 1 and seen.rounds for seen in observations)
+    single = batch == 1 and recipe.local_steps == 1 and not recipe.weight_decay and not _drops(task)
+    return single and all(hint_of(part).scales for part in task.protection.chain.parts)
 
 
-def _only_scales(part: UpdatePart) -> bool:
-    return isinstance(part, Identity) or (isinstance(part, Clip) and part.per == "update")
+__all__ = ["Adaptive", "Approach"]

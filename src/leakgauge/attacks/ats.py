@@ -6,19 +6,21 @@ image, transformed again, comes closest to what was reconstructed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from leakgauge.adversary import Reconstruction
+from leakgauge.attacks.adapting import Decoder, Invert, decodes
 from leakgauge.defenses.input.ats import AutomaticTransformation, apply, undone
 from leakgauge.observation import Observation
+from leakgauge.types import Knowledge, Treatment, own_of
 
 
 def undo_transformation(
-    invert: Callable[[Sequence[Observation]], Reconstruction],
+    invert: Invert,
     part: AutomaticTransformation,
     observations: Sequence[Observation],
 ) -> Reconstruction:
@@ -30,13 +32,21 @@ def undo_transformation(
     made = invert([replace(seen, rounds=seen.rounds[:1]) for seen in observations])
     rows, status = [], []
     for inputs, seen in zip(made.inputs, observations, strict=True):
-        known = seen.rounds[0].nuisances
+        known = own_of(seen.rounds[0].granted, "ats")
         found = [
             raw_image(part, x, _granted(part, known, b) or part.draws()) for b, x in enumerate(inputs.detach().cpu())
         ]
         rows.append(torch.stack([x for x, _ in found]))
         status.append("undone" if all(whole for _, whole in found) else "transformed in part")
     return replace(made, inputs=torch.stack(rows).to(made.inputs), status=tuple(status), encodings=made.inputs)
+
+
+def _treat(part: AutomaticTransformation, label: str, knows: Mapping[str, Knowledge]) -> tuple[Treatment, ...]:
+    sentence = "hidden; every value is tried, and the one that fits the reconstruction best is taken"
+    return tuple(Treatment(f"{label}.{name}", "enumerated", sentence) for name in ("choice", "signs"))
+
+
+decodes(AutomaticTransformation, Decoder(undo_transformation, _treat))
 
 
 def raw_image(

@@ -56,7 +56,9 @@ def without_small_noise(update: UpdatePart, observed: Sequence[Tree]) -> UpdateP
         return update
     part = parts[noise]
     size = part.std if isinstance(part, Gaussian) else part.scale  # type: ignore[attr-defined]
-    seen = [update.visible({n: o.unsqueeze(0) for n, o in one.items()}).get(f"{rounding}.step", {}) for one in observed]
+    chain = Chain(tuple(parts))
+    key = f"{list(chain.labelled)[rounding]}.step"
+    seen = [chain.visible({n: o.unsqueeze(0) for n, o in one.items()}).get(key, {}) for one in observed]
     steps = torch.tensor([float(step) for one in seen for step in one.values()])
     if not len(steps) or float(steps.median()) <= SMALL * size:
         return update

@@ -6,19 +6,21 @@ MixUp's encodings are linear in the records, ``E = Λ X``: least squares. InstaH
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from leakgauge.adversary import Reconstruction
+from leakgauge.attacks.adapting import Decoder, Invert, decodes
 from leakgauge.attacks.unmixing import Mixture, aligned, coordinates, exact, fitted, matrix, unmixed
+from leakgauge.client import LABELS
 from leakgauge.defenses import InstaHide, MixUp
 from leakgauge.defenses.input.mixing import CENTRE, coefficients, public_images
 from leakgauge.errors import ObservationError
 from leakgauge.observation import Observation
-from leakgauge.types import Tree
+from leakgauge.types import Knowledge, Treatment, Tree
 
 
 def decode_mixup(encodings: Tensor, indices: Tensor, weights: Tensor, records: int) -> Tensor:
@@ -111,9 +113,52 @@ def decode_instahide(
     return best.abs().view(records, *encodings.shape[1:])
 
 
-def undo_mixing(
-    invert: Callable[[Sequence[Observation]], Reconstruction], part: MixUp, observations: Sequence[Observation]
-) -> Reconstruction:
+@dataclass(frozen=True)
+class Encodings:
+    """The encodings that were inverted, ``[M, …]``: who sent each, what is granted of each, how many records there are.
+
+    Encodings that are not finite are left out: a dead layer gives nothing away.
+    """
+
+    images: Tensor
+    owners: Tensor
+    granted: Mapping[str, Tensor]
+    records: int
+
+    @classmethod
+    def of(cls, inverted: Reconstruction, part: MixUp, observations: Sequence[Observation]) -> Encodings:
+        batch, rounds = observations[0].batch, len(observations[0].rounds)
+        images = inverted.inputs.flatten(0, 1).cpu()
+        usable = images.flatten(1).isfinite().all(1)
+        owners = torch.arange(len(observations)).repeat_interleave(rounds * batch)
+        rows = [one.granted for observation in observations for one in observation.rounds]
+        label = type(part).expression_name
+        addresses = {"indices": f"{label}.indices", "coefficients": f"{label}.coefficients", "labels": LABELS}
+        granted = {
+            name: torch.cat([each[address] for each in rows])[usable]  # type: ignore[misc]
+            for name, address in addresses.items()
+            if all(address in each for each in rows)
+        }
+        return cls(images[usable], owners[usable], granted, len(observations) * batch)
+
+    def mixture(self, part: MixUp) -> tuple[Tensor, Tensor] | None:
+        """Indices and coefficients: granted, fitted or found; None where they cannot be known."""
+        if "indices" in self.granted and ("coefficients" in self.granted or getattr(part, "public", None) is None):
+            return _granted(self.granted, self.images, self.records, part)
+        if isinstance(part, InstaHide):
+            return None
+        hidden = hidden_mixture(self.images, self.owners, self.records, part)
+        return (hidden.indices, hidden.weights) if hidden else None
+
+    def decoded(self, part: MixUp, indices: Tensor, weights: Tensor) -> Tensor:
+        """The records behind the encodings; of InstaHide their magnitudes, as ``½ + |x − ½|``."""
+        if not isinstance(part, InstaHide):
+            return decode_mixup(self.images, indices, weights, self.records)
+        public = None if part.public is None else public_images(part.public)
+        return CENTRE + decode_instahide(self.images, indices, weights, self.records, public=public)
+
+
+def undo_mixing(invert: Invert, part: MixUp, observations: Sequence[Observation]) -> Reconstruction:
     """Invert every encoding of every round; decode them, for InstaHide if the indices are granted.
 
     MixUp's coefficients are fitted where they are hidden, and its indices found, if there are several rounds;
@@ -122,49 +167,45 @@ def undo_mixing(
     status ``magnitudes``: they are no images of the records. In a batch, granted soft labels tell which encoding is
     which.
     """
-    single = [
-        Observation((made,), seen.batch, made.nuisances.get("labels", seen.labels))
-        for seen in observations
-        for made in seen.rounds
-    ]
-    inverted = invert(single)
-    rounds = len(observations[0].rounds)
-    shown = inverted.inputs.unflatten(0, (len(observations), rounds))
+    count, rounds = len(observations), len(observations[0].rounds)
+    inverted = invert(
+        [Observation((one,), observation.batch) for observation in observations for one in observation.rounds]
+    )
     plain = replace(
         inverted,
-        inputs=shown[:, 0],
-        labels=inverted.labels.unflatten(0, (len(observations), rounds))[:, 0],
-        log_posterior=inverted.log_posterior.view(len(observations), rounds).sum(1),
+        inputs=inverted.inputs.unflatten(0, (count, rounds))[:, 0],
+        labels=inverted.labels.unflatten(0, (count, rounds))[:, 0],
+        log_posterior=inverted.log_posterior.view(count, rounds).sum(1),
         traces=inverted.traces[::rounds],
-        status=("encoding",) * len(observations),
+        status=("encoding",) * count,
     )
-    records, batch = len(observations) * observations[0].batch, observations[0].batch
-    encodings = inverted.inputs.flatten(0, 1).cpu()
-    usable = encodings.flatten(1).isfinite().all(1)  # a dead layer gives nothing away
-    owners = torch.arange(len(observations)).repeat_interleave(rounds * batch)[usable]
-    encodings = encodings[usable]
-    rows = [made.nuisances for seen in observations for made in seen.rounds]
-    granted = {
-        name: torch.cat([each[name] for each in rows])[usable]
-        for name in ("indices", "coefficients", "labels")
-        if all(name in each for each in rows)
-    }
-    found: tuple[Tensor, Tensor] | None = None
-    if "indices" in granted and ("coefficients" in granted or getattr(part, "public", None) is None):
-        found = _granted(granted, encodings, records, part)
-    elif not isinstance(part, InstaHide) and (mixture := hidden_mixture(encodings, owners, records, part)):
-        found = mixture.indices, mixture.weights
-    if found is None:
+    encodings = Encodings.of(inverted, part, observations)
+    mixture = encodings.mixture(part)
+    if mixture is None:
         return plain
-    indices, weights = found
-    if isinstance(part, InstaHide):
-        strangers = None if part.public is None else public_images(part.public)
-        decoded = CENTRE + decode_instahide(encodings, indices, weights, records, public=strangers)
-    else:
-        decoded = decode_mixup(encodings, indices, weights, records)
+    images = encodings.decoded(part, *mixture).to(plain.inputs).view(plain.inputs.shape)
     status = "magnitudes" if isinstance(part, InstaHide) else "decoded"
-    images = decoded.to(plain.inputs).view(plain.inputs.shape)
-    return replace(plain, inputs=images, status=(status,) * len(observations), encodings=plain.inputs)
+    return replace(plain, inputs=images, status=(status,) * count, encodings=plain.inputs)
+
+
+def _treat(part: MixUp, label: str, knows: Mapping[str, Knowledge]) -> tuple[Treatment, ...]:
+    """What the decoding does about indices, coefficients and signs that are hidden."""
+    indices, coefficients, signs = (f"{label}.{name}" for name in ("indices", "coefficients", "signs"))
+    if isinstance(part, InstaHide):
+        fitted = "hidden; guessed from soft labels" if knows[indices] == "granted" else "hidden; nothing is decoded"
+        return (
+            Treatment(indices, "assumed", "hidden; nothing is decoded: the encoding is taken for the record"),
+            Treatment(coefficients, "assumed", fitted),
+            Treatment(signs, "cancelled", "hidden; magnitudes alone are decoded"),
+        )
+    return (
+        Treatment(indices, "enumerated", "hidden; found from the encodings of several rounds, else nothing is decoded"),
+        Treatment(coefficients, "optimised", "hidden; fitted to the encodings"),
+    )
+
+
+decodes(MixUp, Decoder(undo_mixing, _treat))
+decodes(InstaHide, Decoder(undo_mixing, _treat, smooth=False))
 
 
 def _granted(granted: Tree, encodings: Tensor, records: int, part: MixUp) -> tuple[Tensor, Tensor]:

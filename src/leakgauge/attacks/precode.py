@@ -23,6 +23,7 @@ from leakgauge.observation import Observation, Round
 from leakgauge.task import Task
 
 Latent = Literal["joint", "before"]
+NOISE = "precode.noise"
 MATCHING = 1e-7
 """The weight of the noise's prior beside a matching loss. Chosen on train records of MNIST (Bayes CNN, K = 256, batches
 of 1 and 4): 1e-6 ends 1 to 2 dB lower, 1e-5 ten; without a prior it is as good, or 1 dB better."""
@@ -30,7 +31,7 @@ of 1 and 4): 1e-6 ends 1 to 2 dB lower, 1e-5 ten; without a prior it is as good,
 
 def with_latent_noise(adversary: Adversary) -> Adversary:
     """The same adversary with noise that is not known as an unknown; beside a density its prior counts in full."""
-    return replace(adversary, latent=1.0 if isinstance(adversary.likelihood, Density) else MATCHING)
+    return replace(adversary, hidden=1.0 if isinstance(adversary.likelihood, Density) else MATCHING)
 
 
 def latent_noise(task: Task, seen: Round) -> Tensor:
@@ -48,9 +49,8 @@ def latent_noise(task: Task, seen: Round) -> Tensor:
 
 def with_noise(task: Task, seen: Observation) -> Observation:
     """The observation with the latent noise of every round filled in, where it was not granted."""
-    key = f"{bottleneck_of(task.working)[0]}.noise"
     rounds = [
-        made if key in made.nuisances else replace(made, nuisances={**made.nuisances, key: latent_noise(task, made)})
+        made if NOISE in made.granted else replace(made, granted={**made.granted, NOISE: latent_noise(task, made)})
         for made in seen.rounds
     ]
     return replace(seen, rounds=tuple(rounds))
@@ -58,8 +58,7 @@ def with_noise(task: Task, seen: Observation) -> Observation:
 
 def knows_noise(task: Task, observations: Sequence[Observation]) -> bool:
     """Whether the latent noise of every round is granted."""
-    key = f"{bottleneck_of(task.working)[0]}.noise"
-    return all(key in made.nuisances for seen in observations for made in seen.rounds)
+    return all(NOISE in made.granted for seen in observations for made in seen.rounds)
 
 
 def before_bottleneck(task: Task, adversary: Adversary) -> Adversary:

@@ -16,6 +16,7 @@ from leakgauge.adversary import Adversary, Reconstruction, nulls
 from leakgauge.audit.plan import Cell
 from leakgauge.audit.prepare import Prepared, batches
 from leakgauge.audit.store import Store
+from leakgauge.client import LABELS
 from leakgauge.errors import AssumptionWarning
 from leakgauge.observation import Observation, encoded, observe
 from leakgauge.seeds import seed_of
@@ -131,7 +132,7 @@ def _seen(params: dict[str, Any], task: Task, private: Records, others: Records)
     seen = observe(task, source, threat=_threat(params, task), seed=_clients(params["seed"], params["records"][0]))
     if params["arm"] == "another" and seen[0].labels is not None:
         granted = batches(private.labels, task.recipe.batch)
-        seen = [replace(one, labels=labels) for one, labels in zip(seen, granted, strict=True)]
+        seen = [one.given(LABELS, labels) for one, labels in zip(seen, granted, strict=True)]
     return nulls.noise(seen, seed=seed_of(params["seed"], 2)) if params["arm"] == "noise" else seen
 
 
@@ -142,8 +143,7 @@ def _clients(seed: int, first: int) -> int:
 
 def _threat(params: dict[str, Any], task: Task) -> Threat:
     """The threat model of the audit, as far as this defense has what it grants."""
-    grants = frozenset(params["threat"]["grants"]) & set(task.protection.nuisances)
-    return Threat(grants=grants, labels=params["threat"]["labels"])
+    return Threat(**{**params["threat"], "grants": frozenset(params["threat"]["grants"])}).about(task.nuisances)
 
 
 def _attacked(
@@ -153,9 +153,6 @@ def _attacked(
     attack = parse(text, "attack")
     if params["threat"]["labels"] == "joint" and isinstance(attack, Adversary):
         attack = replace(attack, labels="joint")
-    if params["threat"]["learning_rate"] == "unknown":
-        # one step sends −η g: without η the adversary knows the update up to a positive factor
-        task = replace(task, recipe=replace(task.recipe, learning_rate=1.0))
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always", AssumptionWarning)
         made: Reconstruction = attack(task, seen, seed=seed, progress=progress)

@@ -8,8 +8,8 @@ from leakgauge.bounds.best_guess import (
     BestGuess,
     best_guess,
     best_guess_by_pairs,
-    blind_guess,
     lower_limit,
+    measured_guess,
     upper_limit,
 )
 from leakgauge.bounds.capacity import compose, log_capacity_vmf, repeat, success_ceiling
@@ -39,7 +39,8 @@ from leakgauge.bounds.gaussian_capacity import (
 )
 from leakgauge.bounds.indicator import fisher_indicator
 from leakgauge.bounds.laplace_capacity import log_capacity_laplace
-from leakgauge.bounds.protection import Bound, Figure, bound_of, bound_of_task
+from leakgauge.bounds.laws import Figure, Proof, proof_of
+from leakgauge.bounds.protection import Bound, bound_of, bound_of_task
 from leakgauge.bounds.pruned_capacity import log_capacity_pruned, log_capacity_sparse
 from leakgauge.bounds.reconstruction import (
     Ceiling,
@@ -52,6 +53,7 @@ from leakgauge.bounds.reconstruction import (
     vmf_ceiling,
     vmf_rounds,
 )
+from leakgauge.bounds.sensitivity import sensitivity_at
 from leakgauge.bounds.set_capacity import LogEstimate, log_capacity_directions, log_capacity_points, log_capacity_set
 
 __all__ = [
@@ -66,9 +68,9 @@ __all__ = [
     "LayerCapacity",
     "LogEstimate",
     "Privacy",
+    "Proof",
     "best_guess",
     "best_guess_by_pairs",
-    "blind_guess",
     "bound_of",
     "bound_of_task",
     "capacity_ceiling",
@@ -98,12 +100,15 @@ __all__ = [
     "log_capacity_sparse",
     "log_capacity_vmf",
     "lower_limit",
+    "measured_guess",
     "mu_ceiling",
     "mu_of_noise",
     "posterior_vulnerability",
     "prior_vulnerability",
     "profile_ceiling",
+    "proof_of",
     "repeat",
+    "sensitivity_at",
     "sigma_of",
     "success_ceiling",
     "tradeoff_ceiling",

@@ -18,7 +18,8 @@ from typing import Literal
 from scipy import optimize
 
 from leakgauge import guards
-from leakgauge.bounds.epsilon import Relation, Unit, gaussian_epsilon, gaussian_mu, mu_of_noise, sensitivity
+from leakgauge.bounds.epsilon import Relation, clipping_norms, gaussian_epsilon, gaussian_mu, mu_of_noise
+from leakgauge.defenses import Unit
 from leakgauge.errors import DomainError, MissingExtraError
 
 Method = Literal["auto", "exact", "rdp", "pld"]
@@ -90,7 +91,7 @@ def sigma_of(
     count = guards.count(steps, "steps", _FORMULA)
     cost = partial(_epsilon, chosen, delta=d, rate=rate, steps=count, relation=relation)
     if chosen == "exact":
-        sigma = sensitivity(relation) * math.sqrt(count) / gaussian_mu(target, d)
+        sigma = clipping_norms(relation) * math.sqrt(count) / gaussian_mu(target, d)
     else:
         sigma = _solve(cost, target)
     while (found := cost(sigma)) > target:
@@ -117,7 +118,7 @@ def _epsilon(method: str, sigma: float, delta: float, rate: float, steps: int, r
     dp = _dp_accounting()
     accountant = dp.rdp.RdpAccountant() if method == "rdp" else dp.pld.PLDAccountant()
     # replacing moves the sum by two clipping norms: the same as half the multiplier
-    event = dp.GaussianDpEvent(sigma / sensitivity(relation))
+    event = dp.GaussianDpEvent(sigma / clipping_norms(relation))
     if rate < 1:
         event = dp.PoissonSampledDpEvent(rate, event)
     accountant.compose(dp.SelfComposedDpEvent(event, steps))

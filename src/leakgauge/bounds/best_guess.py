@@ -1,6 +1,6 @@
-"""κ: how often the best guess without any observation succeeds, with an upper confidence limit.
+"""How often the best guess without any observation succeeds, with an upper confidence limit.
 
-A ceiling on reconstruction starts from ``κ = sup_z P(d(X, z) ≤ η)`` over all guesses z. From reference records it can
+A ceiling on reconstruction starts from ``g = sup_z P(d(X, z) ≤ η)`` over all guesses z. From reference records it can
 be estimated for chosen guesses, or bounded for all guesses at once through pairs of records.
 
 References:
@@ -32,7 +32,7 @@ Score = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class BestGuess:
-    """The success κ of the best guess: an estimate, and an upper limit that holds with ``confidence``.
+    """The success of the best guess: an estimate, and an upper limit that holds with ``confidence``.
 
     Conditional on the reference records being a fair sample. ``scope`` says which guesses it covers: the ones that were
     tried, or all.
@@ -47,7 +47,7 @@ class BestGuess:
 
 
 def best_guess(distances: ArrayLike, threshold: float, *, confidence: float = 0.99) -> BestGuess:
-    """κ over m chosen guesses, from their distances ``[m, n]`` to n reference records.
+    """The best of m chosen guesses, from their distances ``[m, n]`` to n reference records.
 
     The guesses must have been chosen without these records (such as the mean and the medoids of others). Each gets a
     one-sided Clopper-Pearson limit at confidence ``1 − (1 − confidence)/m``, so that the largest limit holds for all.
@@ -64,7 +64,7 @@ def best_guess(distances: ArrayLike, threshold: float, *, confidence: float = 0.
 
 
 def best_guess_by_pairs(distances: ArrayLike, threshold: float, *, confidence: float = 0.99) -> BestGuess:
-    """κ over **all** guesses, from the distances ``[n]`` of n disjoint pairs of reference records.
+    """The best of **all** guesses, from the distances ``[n]`` of n disjoint pairs of reference records.
 
     If two records both lie within η of some z, they lie within 2η of each other:
     ``sup_z P(d(X, z) ≤ η)² ≤ P(d(X, X') ≤ 2η)``. Needs a metric d (root mean squared error, not its square).
@@ -98,7 +98,7 @@ def _levels(threshold: float, confidence: float) -> tuple[float, float]:
     return eta, guards.inside(confidence, "confidence", _FORMULA, 0.0, 1.0)
 
 
-def blind_guess(
+def measured_guess(
     reference: Records,
     score: Score,
     threshold: float,
@@ -108,7 +108,7 @@ def blind_guess(
     confidence: float = 0.99,
     seed: int = 0,
 ) -> BestGuess:
-    """κ: how often ``score(guess, record) ≥ threshold`` for the best guess made from reference records alone.
+    """How often ``score(guess, record) ≥ threshold`` for the best guess made from reference records alone.
 
     One half of the records, drawn by ``seed``, chooses the guess: of a flat grey, the mean, the class means and
     ``tries`` of the records themselves, the one that succeeds most often on that half. The other half evaluates it,
@@ -116,8 +116,8 @@ def blind_guess(
     labels are granted. Better guesses may exist; only these were tried.
     """
     if len(reference) < 4:
-        raise DomainError(f"got {len(reference)} reference records", where="best guess", remedy="give at least four")
-    guards.count(tries, "tries", "best guess", least=0)
+        raise DomainError(f"got {len(reference)} reference records", where=_FORMULA, remedy="give at least four")
+    guards.count(tries, "tries", _FORMULA, least=0)
     order = torch.randperm(len(reference), generator=torch.Generator().manual_seed(seed))
     first, second = reference[order[: len(order) // 2]], reference[order[len(order) // 2 :]]
     guesses = _guesses(first, tries)

@@ -51,7 +51,7 @@ def repeat(log_capacity: float, rounds: int) -> float:
 
 
 def success_ceiling(log_capacity: float, best_guess: float) -> float:
-    """``min(1, C κ)``: no adversary succeeds more often, if no guess without the observation exceeds κ."""
-    kappa = guards.probability(best_guess, "best_guess", "capacity ceiling")
+    """``min(1, C g)``: no adversary succeeds more often, if no guess without the observation exceeds g."""
+    g = guards.probability(best_guess, "best_guess", "capacity ceiling")
     log_c = guards.non_negative(log_capacity, "log capacity", "capacity ceiling")
-    return min(1.0, math.exp(min(log_c + math.log(kappa), 0.0))) if kappa > 0 else 0.0
+    return min(1.0, math.exp(min(log_c + math.log(g), 0.0))) if g > 0 else 0.0

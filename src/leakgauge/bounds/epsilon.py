@@ -20,7 +20,6 @@ from scipy import optimize, special
 
 from leakgauge import guards
 
-Unit = Literal["record", "client"]
 Relation = Literal["add-or-remove", "replace"]
 
 _EXACT = "exact Gaussian mechanism"
@@ -73,10 +72,10 @@ def classical_sigma(epsilon: float, delta: float) -> float:
 def mu_of_noise(sigma: float, *, steps: int = 1, relation: Relation = "add-or-remove") -> float:
     """μ of ``steps`` Gaussian releases with multiplier σ, not subsampled: ``s √T / σ``, s = 1 or, to replace, 2."""
     count = guards.count(steps, "steps", _EXACT)
-    return sensitivity(relation) * math.sqrt(count) / guards.positive(sigma, "sigma", _EXACT)
+    return clipping_norms(relation) * math.sqrt(count) / guards.positive(sigma, "sigma", _EXACT)
 
 
-def sensitivity(relation: Relation) -> float:
+def clipping_norms(relation: Relation) -> float:
     """The sensitivity in clipping norms: how far apart the sums of neighbouring data sets can be."""
     return 2.0 if relation == "replace" else 1.0
 
@@ -95,7 +94,9 @@ def vmf_epsilon(kappa: float, distance: float = 2.0) -> float:
 def laplace_epsilon(clip: float, scale: float, *, relation: Relation = "add-or-remove") -> float:
     """``ε = s R/b`` of Laplace noise of scale b on a sum clipped to ``‖u‖₁ ≤ R``; δ = 0."""
     formula = "Laplace mechanism"
-    return sensitivity(relation) * guards.non_negative(clip, "clip", formula) / guards.positive(scale, "scale", formula)
+    return (
+        clipping_norms(relation) * guards.non_negative(clip, "clip", formula) / guards.positive(scale, "scale", formula)
+    )
 
 
 def _log_delta(mu: float, epsilon: float) -> float:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from leakgauge.bounds.fisher import Indicator, UpdateOf, cramer_rao
 from leakgauge.client import update_of
-from leakgauge.defenses import Chain, Gaussian, Identity, parts_of
+from leakgauge.defenses import Chain, GaussianNoise, Identity, parts_of
 from leakgauge.errors import NoDensityError, ObservationError
 from leakgauge.task import Task
 from leakgauge.types import Records
@@ -34,10 +34,10 @@ def fisher_indicator(task: Task, record: Records, *, chunk: int = 16) -> Indicat
     return cramer_rao(_update_at(task, at, record.labels), record.inputs[0].to(first), noise.std, chunk=chunk)
 
 
-def _noise(task: Task) -> tuple[int, Gaussian]:
+def _noise(task: Task) -> tuple[int, GaussianNoise]:
     for i, part in enumerate(parts_of(task.protection.update)):
-        if isinstance(part, Gaussian) and part.std > 0:
-            return i, part
+        if isinstance(law := part.noise_law, GaussianNoise):
+            return i, law
     raise NoDensityError(f"{task.protection!r} adds no Gaussian noise", where=_WHERE, remedy="add gaussian(std=…)")
 
 

@@ -1,4 +1,4 @@
-"""The mass of a von Mises-Fisher law in the cap that covers a share κ of the sphere."""
+"""The mass of a von Mises-Fisher law in the cap that covers a share g of the sphere."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _DROP = 45.0  # below exp(−45) of the peak nothing is counted; the result is r
 _NODES, _PANELS = 32, 12
 
 
-def vmf_success(kappa: float, dim: int, concentration: float) -> float:
-    """``P(⟨m, y⟩ ≥ c)`` under the noise, with c such that the uniform law gives κ.
+def vmf_success(guess: float, dim: int, concentration: float) -> float:
+    """``P(⟨m, y⟩ ≥ c)`` under the noise, with c such that the uniform law gives ``g = guess``.
 
     The angle θ to the mean has density ``∝ sin^{p−2}θ exp(concentration (cos θ − 1))``, integrated by Gauss-Legendre
-    between the points where it has fallen to e^{−45} of its peak. Rounded up, never below κ.
+    between the points where it has fallen to e^{−45} of its peak. Rounded up, never below g.
     """
     p = guards.count(dim, "dim", _FORMULA, least=2)
     c = guards.non_negative(concentration, "concentration", _FORMULA)
-    if kappa in (0.0, 1.0):
-        return kappa
+    if guess in (0.0, 1.0):
+        return guess
 
     def log_density(theta: Array) -> Array:
         sine = (p - 2) * np.log(np.sin(theta)) if p > 2 else 0.0
@@ -33,11 +33,11 @@ def vmf_success(kappa: float, dim: int, concentration: float) -> float:
 
     peak = _peak(p, c)
     low, high = _span(log_density, peak, p)
-    edge = min(max(uniform_cap(p, kappa), low), high)
+    edge = min(max(uniform_cap(p, guess), low), high)
     top = float(log_density(np.array(peak)))
     inside = _integral(lambda t: np.exp(log_density(t) - top), low, edge)
     outside = _integral(lambda t: np.exp(log_density(t) - top), edge, high)
-    return min(1.0, max(kappa, inside / (inside + outside) + 1e-13))
+    return min(1.0, max(guess, inside / (inside + outside) + 1e-13))
 
 
 def _peak(p: int, c: float) -> float:

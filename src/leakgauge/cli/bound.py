@@ -41,7 +41,7 @@ Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clippe
 OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or --sigma and --clip.")]  # noqa: UP045
 OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
 OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
-GUESS = "κ, the success of the best guess without an update (upper limit)."
+GUESS = "Success of the best guess without an update (upper limit)."
 OptionalGuess = Annotated[Optional[float], typer.Option(help=GUESS)]  # noqa: UP045
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -169,7 +169,7 @@ def robustness(
     rounds: Rounds = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Ceiling on the probability of reconstructing a record, from κ, the success of the best guess without an update.
+    """Ceiling on the probability of reconstructing a record, from how often a guess without any update succeeds.
 
     \b
     Example: a guess reaches the leak threshold on 1 % of records; noise 2 on updates clipped to 1, four rounds.
@@ -186,7 +186,7 @@ def robustness(
         )
     rows = {
         "ceiling on success": found.value,
-        "κ": found.kappa,
+        "best guess": found.guess,
         "bound": found.bound,
         "compared with": found.reference,
         "rounds": found.rounds,

@@ -58,7 +58,7 @@ def inspect(
     Imports your code if --model names it (package.module:name). Pictures and numbers are written with mode 0600.
     """
     from leakgauge import models
-    from leakgauge.inspect.findings import inspect as run
+    from leakgauge.inspect import inspect as run
     from leakgauge.storage.states import read_state
 
     if mode not in ("train", "eval"):
@@ -173,7 +173,7 @@ def _write(found: list[Finding], out: Path, known: Records | None) -> None:
     import torch
     from safetensors.torch import save
 
-    from leakgauge.inspect.findings import picture
+    from leakgauge.inspect import picture
     from leakgauge.storage.private import write
 
     images = torch.stack([f.inputs for f in found]).contiguous()

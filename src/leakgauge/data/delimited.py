@@ -26,7 +26,7 @@ MOST_ENTRIES = 1 << 27
 
 @dataclass(frozen=True)
 class Table:
-    """The contents of a CSV file: rows ``[n, columns]`` with categories one-hot, their features, and the class names."""
+    """The contents of a CSV file: rows ``[n, columns]`` with one-hot categories, their features, the class names."""
 
     arrays: Arrays
     features: tuple[Feature, ...]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
-from leakgauge.defenses.stages import Encoded, InputPart, ModelPart, TrainingPart
-from leakgauge.defenses.update import Identity, UpdatePart
+from leakgauge.defenses.stages import EarlyPart, Encoded, InputPart, ModelPart, TrainingPart
+from leakgauge.defenses.update import Chain, Identity, UpdatePart, parts_of
 from leakgauge.errors import ExpressionError
-from leakgauge.expr import parse
-from leakgauge.types import Domain, Loss, Records, Release, Tree
+from leakgauge.expr import labelled, parse
+from leakgauge.types import Domain, Loss, Nuisance, Nuisances, Records, Value, own_of
 
 STAGES = ("input", "model", "training", "update")
 
@@ -23,7 +24,8 @@ class Protection:
     """What a client does to protect itself: parts at the input, model, training and update stage.
 
     ``mixup(k=4) | prune(p=0.9)`` builds one; the stages act in the order of their names here, whatever the
-    order in which they were written. An empty stage does nothing.
+    order in which they were written. An empty stage does nothing. Every nuisance has one address, ``part.name``
+    (:attr:`nuisances`), alone or in a chain; the second of two equal parts is ``part#2``.
     """
 
     input: tuple[InputPart, ...] = ()
@@ -38,11 +40,25 @@ class Protection:
                 where = " | ".join(map(repr, twice))
                 raise ExpressionError(f"acts twice at the {stage} stage", where=where, remedy="keep one of them")
 
+    @cached_property
+    def chain(self) -> Chain:
+        """The update stage as a chain, also where it is a single part."""
+        return Chain(parts_of(self.update))
+
+    def stage(self, name: str) -> dict[str, EarlyPart]:
+        """The parts of one of the first three stages, by label."""
+        return labelled(getattr(self, name))
+
     @property
-    def nuisances(self) -> tuple[str, ...]:
-        """Everything random or hidden in it that is not the record."""
-        early = (part for stage in STAGES[:3] for part in getattr(self, stage))
-        return (*(name for part in early for name in part.nuisances), *self.update.nuisances)
+    def parts(self) -> dict[str, EarlyPart | UpdatePart]:
+        """Every part by its label, in the order in which they act."""
+        early = {label: part for stage in STAGES[:3] for label, part in self.stage(stage).items()}
+        return {**early, **self.chain.labelled}
+
+    @property
+    def nuisances(self) -> dict[str, Nuisance]:
+        """Everything random or hidden in it that is not the record, by address."""
+        return {f"{label}.{n.name}": n for label, part in self.parts.items() for n in part.nuisances}
 
     def __repr__(self) -> str:
         early = [part for stage in STAGES[:3] for part in getattr(self, stage)]
@@ -53,35 +69,53 @@ class Protection:
         """The input stage: the encodings of ``rows`` of a client's records, one part after the other."""
         if not self.input:
             return Encoded(pool.inputs[rows], pool.labels[rows], pool.domain)
-        everyone, given, side = torch.arange(len(pool)), pool, {}
-        encoded: Records | Encoded = given
-        for i, part in enumerate(self.input):
+        everyone, drawn = torch.arange(len(pool)), dict[str, Tensor]()
+        before: Records | Encoded = pool
+        for i, (label, part) in enumerate(self.stage("input").items()):
             last = i == len(self.input) - 1
-            encoded = part.encode(encoded, rows if last else everyone, generator=generator)
-            drawn = encoded.side if last else {name: value[rows] for name, value in encoded.side.items()}
-            side.update({f"{i}.{name}" if len(self.input) > 1 else name: value for name, value in drawn.items()})
-        return Encoded(encoded.inputs, encoded.labels, pool.domain, side)
+            encoded: Encoded = part.encode(before, rows if last else everyone, generator=generator)  # type: ignore[attr-defined]
+            drawn |= {f"{label}.{n}": v if last else v[rows] for n, v in encoded.drawn.items()}
+            before = encoded
+        return Encoded(before.inputs, before.labels, pool.domain, drawn)
 
     def wrapped(self, model: nn.Module, domain: Domain) -> nn.Module:
         """The model stage: the network that is trained in place of ``model``."""
-        return reduce(lambda made, part: part.wrap(made, domain), self.model, model)
+        return reduce(lambda wrapped, part: part.wrap(wrapped, domain), self.model, model)
 
     def loss(self, loss: Loss) -> Loss:
         """The model stage: the loss of the wrapped model's outputs; its last part added its term last."""
-        return reduce(lambda made, part: part.loss(made), self.model, loss)
+        return reduce(lambda outer, part: part.loss(outer), self.model, loss)
 
-    def draw(self, model: nn.Module, batch: int, *, generator: Generator) -> dict[str, Tensor]:
-        """The model stage: the random numbers of one pass, by the name of the buffer that takes them."""
-        return {k: v for part in self.model for k, v in part.draw(model, batch, generator=generator).items()}
+    def draw(self, model: nn.Module, batch: int, steps: int, *, generator: Generator) -> dict[str, Value]:
+        """The model stage: the random numbers of one update, by address, ``[batch, …]`` or ``[batch, steps, …]``."""
+        return {
+            f"{label}.{name}": value
+            for label, part in self.stage("model").items()
+            for name, value in part.draw(model, batch, steps, generator=generator).items()  # type: ignore[attr-defined]
+        }
 
-    def perturb(self, update: Tree, *, generator: Generator) -> Release:
-        """The training stage: the update as the perturbed training makes it."""
-        observed, side = dict(update), {}
-        for part in self.training:
-            out = part.perturb(observed, generator=generator)
-            observed = out.observed
-            side.update(out.side)
-        return Release(observed, side)
+    def buffers(self, model: nn.Module, drawn: Nuisances) -> dict[str, Tensor]:
+        """The model stage's numbers by the name of the buffer that takes them."""
+        places = {
+            f"{label}.{name}": buffer
+            for label, part in self.stage("model").items()
+            for name, buffer in part.buffers(model).items()  # type: ignore[attr-defined]
+        }
+        return {places[address]: value for address, value in drawn.items() if address in places}  # type: ignore[misc]
+
+    def perturb(self, steps: int, *, generator: Generator) -> dict[str, Value]:
+        """The training stage: what it draws for the local steps of one update, by address."""
+        return {
+            f"{label}.{name}": value
+            for label, part in self.stage("training").items()
+            for name, value in part.draw(steps, generator=generator).items()  # type: ignore[attr-defined]
+        }
+
+    def rates(self, rates: Tensor, drawn: Nuisances) -> Tensor:
+        """The training stage: the rate of every local step, ``[…, steps]``, from the recipe's."""
+        for label, part in self.stage("training").items():
+            rates = part.rates(rates, own_of(drawn, label))  # type: ignore[attr-defined]
+        return rates
 
     def __or__(self, other: Any) -> Protection:
         added = protection(other)
@@ -104,6 +138,6 @@ def protection(how: Any) -> Protection:
         return Protection(update=how)
     stage = getattr(how, "stage", None)
     if stage in STAGES[:3] and not isinstance(how, type):
-        stages: dict[str, Any] = {stage: (how,)}
+        stages: Mapping[str, Any] = {stage: (how,)}
         return Protection(**stages)
     raise ExpressionError(f"{how!r} is not a defense", where="defense", remedy="see `leakgauge list defense`")

@@ -1,7 +1,7 @@
 """What defenses before the update stage share: they act on records, on the model, or on the training.
 
-An input part encodes records, a model part changes the network and its loss, a training part changes the update that
-the training makes. Each is a frozen value; ``|`` composes it with parts of any stage into a Protection.
+An input part encodes records, a model part changes the network and its loss, a training part changes the rates of
+the local steps. Each is a frozen value; ``|`` composes it with parts of any stage into a Protection.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from torch import Generator, Tensor, nn
 
 from leakgauge.expr import REGISTRY, Part
-from leakgauge.types import Domain, Loss, Records, Release, Tree
+from leakgauge.types import Domain, Loss, Nuisance, Records
 
 if TYPE_CHECKING:
     from leakgauge.defenses.protection import Protection
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Encoded:
     """What an input part makes of records: inputs ``[b, …]``, labels ``[b]`` or ``[b, classes]``, and its nuisances.
 
@@ -29,21 +29,24 @@ class Encoded:
     inputs: Tensor
     labels: Tensor
     domain: Domain
-    side: Mapping[str, Tensor] = field(default_factory=dict)
+    drawn: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Encoded({len(self)} of {self.domain}, {', '.join(self.drawn)})"
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def __getitem__(self, rows: slice) -> Encoded:
-        side = {name: value[rows] for name, value in self.side.items()}
-        return Encoded(self.inputs[rows], self.labels[rows], self.domain, side)
+        drawn = {name: value[rows] for name, value in self.drawn.items()}
+        return Encoded(self.inputs[rows], self.labels[rows], self.domain, drawn)
 
 
 class EarlyPart(Part):
     """A part of one of the first three stages. ``|`` makes a Protection with the next part, of whatever stage."""
 
     stage: ClassVar[str] = ""
-    nuisances: ClassVar[tuple[str, ...]] = ()
+    nuisances: ClassVar[tuple[Nuisance, ...]] = ()
 
     @classmethod
     def neutral(cls) -> Self | None:
@@ -96,20 +99,26 @@ class ModelPart(EarlyPart):
         """The loss of the changed model's outputs."""
         return loss
 
-    def draw(self, model: nn.Module, batch: int, *, generator: Generator) -> dict[str, Tensor]:
-        """The random numbers of one pass over a batch, by the name of the buffer that takes them, ``[batch, …]``."""
+    def draw(self, model: nn.Module, batch: int, steps: int, *, generator: Generator) -> dict[str, Tensor]:
+        """Its nuisances in one update, by bare name: ``[batch, …]``, or ``[batch, steps, …]`` of several steps."""
+        return {}
+
+    def buffers(self, model: nn.Module) -> dict[str, str]:
+        """Nuisance → the name of the buffer that takes it."""
         return {}
 
 
 class TrainingPart(EarlyPart):
-    """A change of the update that local training makes."""
+    """A change of the rate of every local step."""
 
     stage: ClassVar[str] = "training"
 
-    def check(self, *, local_steps: int) -> None:
-        """Refuse a training that it does not model."""
+    def draw(self, steps: int, *, generator: Generator) -> dict[str, Tensor]:
+        """Its nuisances in one update, by bare name, ``[steps]``."""
+        return {}
 
-    def perturb(self, update: Tree, *, generator: Generator) -> Release:
+    def rates(self, rates: Tensor, drawn: Mapping[str, Tensor]) -> Tensor:
+        """The rate of every local step, ``[…, steps]``, from what it would be without this part."""
         raise NotImplementedError
 
 

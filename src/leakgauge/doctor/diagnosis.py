@@ -16,9 +16,12 @@ from typing import Literal
 from torch import nn
 
 from leakgauge import data, models
-from leakgauge.doctor.replay import Channels, Evidence, Replayer, Setup
-from leakgauge.doctor.search import Search
-from leakgauge.doctor.words import alternatives, hints, sentences
+from leakgauge.doctor.alternatives import alternatives
+from leakgauge.doctor.case import Case
+from leakgauge.doctor.replay import Evidence, Replayer
+from leakgauge.doctor.search import search
+from leakgauge.doctor.setup import Channels, Setup
+from leakgauge.doctor.words import hints, sentences
 from leakgauge.errors import DataError
 from leakgauge.losses import CrossEntropy, loss_named
 from leakgauge.storage.states import read_state
@@ -62,21 +65,19 @@ def diagnose(
     """
     believed = believed or Setup()
     loss = loss or CrossEntropy(believed.smoothing)
-    replayer = Replayer(model, evidence, loss)
-    search = Search(replayer, believed, budget)
-    found, residual = search.run()
-    tolerance = replayer.tolerance(found)
-    status: Status
-    classes: tuple[tuple[str, ...], ...] = ()
-    if residual > tolerance or search.blind:
-        status = "does not replay"
-    else:
-        status = "replays" if not found.differs(believed) else "replays otherwise"
-        classes = alternatives(search, found)
-    said = sentences(status, found, believed, residual, tolerance, classes)
+    case = Case(Replayer(model, evidence, loss), believed, budget)
+    residual, settings = search(case)
+    tolerance = case.replayer.tolerance(settings)
+    status: Status = "does not replay"
+    indistinguishable: tuple[tuple[str, ...], ...] = ()
+    if residual <= tolerance and not case.unreadable:
+        status = "replays" if not settings.differs(believed) else "replays otherwise"
+        indistinguishable = alternatives(case, settings)
+    lines = sentences(status, settings, believed, residual, tolerance, indistinguishable)
     if status == "does not replay":
-        said += hints(search)
-    return Diagnosis(status, found, found.differs(believed), classes, said, residual, tolerance, replayer.gradients)
+        lines += hints(case)
+    differs, gradients = settings.differs(believed), case.replayer.gradients
+    return Diagnosis(status, settings, differs, indistinguishable, lines, residual, tolerance, gradients)
 
 
 def examine(spec: Spec, folder: Path) -> Diagnosis:

@@ -1,4 +1,4 @@
-"""Replaying a client: what it left behind, a set-up that may explain it, and how far our client is from it.
+"""Replaying a client: what it left behind, and how far our client is from it under a set-up.
 
 Everything is computed in float64: then the only rounding in the comparison is the user's own.
 """
@@ -16,15 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.client import Recipe, gradient_of, update_of
+from leakgauge.doctor.setup import Channels, Setup
 from leakgauge.errors import LeakgaugeError
 from leakgauge.losses import CrossEntropy
 from leakgauge.models import normalised
 from leakgauge.storage.states import FileError, Kind, State, some
 from leakgauge.task import working_copy
 from leakgauge.types import Loss, Records
-
-Channels = tuple[tuple[float, ...], tuple[float, ...]]
-"""Mean and standard deviation per channel."""
 
 
 @dataclass(frozen=True)
@@ -39,59 +37,6 @@ class Evidence:
     @classmethod
     def of(cls, before: State, after: State, records: Records) -> Evidence:
         return cls(before.tensors, after.tensors, records, after.kind)
-
-
-@dataclass(frozen=True)
-class Setup:
-    """How a client may have trained: a recipe, and what else must agree between its files and our model.
-
-    ``holds`` says what is in the file "after": the new weights, their change, or a gradient. ``sign`` is −1 where a
-    change or gradient points the other way, ``swapped`` where "before" is really the later one. ``order`` lists the
-    examples in the order of their use, ``names`` pairs ``(in the model, in the file)`` of parameters that stand under
-    another name, in both files or only in "after" (``renamed``).
-    """
-
-    mode: Literal["train", "eval"] = "eval"
-    reduction: Literal["mean", "sum"] = "mean"
-    smoothing: float = 0.0
-    holds: Literal["weights", "change", "gradient"] = "weights"
-    sign: int = 1
-    swapped: bool = False
-    learning_rate: float = 0.1
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    local_steps: int = 1
-    minibatch: int | None = None
-    order: tuple[int, ...] | None = None
-    normalise: Channels | None = None
-    names: tuple[tuple[str, str], ...] = ()
-    renamed: Literal["both", "after"] = "both"
-
-    def text(self, *keys: str) -> str:
-        """Settings as a spec writes them."""
-        return ", ".join(f"{key} = {_written(getattr(self, key))}" for key in keys)
-
-    def differs(self, other: Setup) -> tuple[str, ...]:
-        """The settings in which two set-ups differ."""
-        return tuple(key for key in KEYS if getattr(self, key) != getattr(other, key))
-
-
-KEYS = tuple(key for key in Setup.__dataclass_fields__ if key != "renamed")
-
-
-def _written(value: Any) -> str:
-    if isinstance(value, str):
-        return f'"{value}"'
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple) and isinstance(value[0][0], float):
-        mean, std = (", ".join(f"{v:.4g}" for v in vs) for vs in value)
-        return f"{{ mean = [{mean}], std = [{std}] }}"
-    if isinstance(value, tuple):
-        if value and isinstance(value[0], tuple):
-            return ", ".join(f"{a} <-> {b}" for a, b in value if a < b or (b, a) not in value)
-        return str([*value])
-    return "none" if value is None else str(value)
 
 
 @dataclass
@@ -252,8 +197,8 @@ def flat(tree: Mapping[str, Tensor]) -> Tensor:
 def distance(ours: Tensor, theirs: Tensor) -> float:
     """The relative residual; infinite for a set-up that diverges."""
     size = float(theirs.norm())
-    found = float((ours - theirs).norm()) / size if size else float("inf")
-    return found if found == found else float("inf")
+    residual = float((ours - theirs).norm()) / size if size else math.inf
+    return math.inf if math.isnan(residual) else residual
 
 
 class _Named:

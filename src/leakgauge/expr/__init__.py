@@ -6,8 +6,8 @@ operators ``|``, ``+``, ``*``; nothing is evaluated. A stranger's part is
 ``my_package.module:Object(…)``, or an entry point in the group ``leakgauge.parts``.
 """
 
-from leakgauge.expr.parts import REGISTRY, Part, format_value, names, plugins, register
+from leakgauge.expr.parts import REGISTRY, Part, format_value, labelled, names, plugins, register
 from leakgauge.expr.paths import PATH
 from leakgauge.expr.reading import load, parse
 
-__all__ = ["PATH", "REGISTRY", "Part", "format_value", "load", "names", "parse", "plugins", "register"]
+__all__ = ["PATH", "REGISTRY", "Part", "format_value", "labelled", "load", "names", "parse", "plugins", "register"]

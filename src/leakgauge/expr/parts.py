@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, TypeVar
@@ -32,6 +32,19 @@ class Part:
         # its own name, not that of a registered class it derives from: the text must read back as what it is
         name = vars(type(self)).get("expression_name") or f"{type(self).__module__}:{type(self).__qualname__}"
         return f"{name}({', '.join(shown)})"
+
+
+P = TypeVar("P", bound=Part)
+
+
+def labelled(parts: Iterable[P]) -> dict[str, P]:
+    """Parts by their labels: the name of each in expressions, ``name#2`` for the second of that name."""
+    by_label: dict[str, P] = {}
+    for part in parts:
+        name = vars(type(part)).get("expression_name") or type(part).__name__
+        count = sum(label.partition("#")[0] == name for label in by_label)
+        by_label[name if not count else f"{name}#{count + 1}"] = part
+    return by_label
 
 
 def register(kind: str, name: str) -> Callable[[T], T]:

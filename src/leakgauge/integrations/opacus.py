@@ -86,11 +86,13 @@ class OpacusClient:
         size = task.recipe.batch
         if len(records) < size:
             raise ObservationError(f"{len(records)} records do not fill a batch of {size}", where=_WHERE)
-        known = (threat or Threat()).labels == "known"
+        knows = (threat or Threat()).mapping(task.nuisances)
         seen = []
         for number, batch in enumerate(records.batches(size)):
             sent = self._train(task, batch, torch.Generator().manual_seed(seed_of(seed, number, 0)))
-            seen.append(Observation((Round(sent, task.params),), size, batch.labels if known else None))
+            drawn = task.drawn_by_recipe(batch.labels)
+            granted = {address: value for address, value in drawn.items() if knows[address] == "granted"}
+            seen.append(Observation((Round(sent, task.params, granted),), size))
         return seen
 
     def _train(self, task: Task, batch: Records, generator: torch.Generator) -> dict[str, Tensor]:

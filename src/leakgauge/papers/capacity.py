@@ -53,8 +53,8 @@ class Guessing:
     """Which of N secrets went through a protection: exact posterior maximiser, solver, and what bounds both.
 
     ``channel`` is the log capacity of the N-row channel by Monte Carlo, ``bound`` that of the whole mechanism with
-    its ceiling at κ = 1/N. In the first ``attacked`` draws the solver was right ``reached`` times, the exact one
-    ``exact_there``.
+    its ceiling at a best guess of 1/N. In the first ``attacked`` draws the solver was right ``reached`` times, the
+    exact one ``exact_there``.
     """
 
     protection: str

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from leakgauge.storage.states import read_state, some
 from leakgauge.study.clients import encodes
 from leakgauge.study.spec import Problem, Spec, kinds, shown
 from leakgauge.task import Task
-from leakgauge.types import Domain
+from leakgauge.types import Domain, matching
 
 KINDS = {
     "defenses": (("defense",), "a defense", "leakgauge list defense"),
@@ -67,13 +67,7 @@ class Checks:
         return self.found
 
     def _threat(self) -> None:
-        recipe, threat = self.spec.task.recipe, self.spec.threat
-        if threat.learning_rate == "unknown" and recipe.local_steps > 1:
-            self.add(
-                "threat.learning_rate",
-                f"a rate that is hidden over {recipe.local_steps} local steps is not modelled",
-                'say "known", or local_steps = 1',
-            )
+        threat = self.spec.threat
         given = [text for name in self.spec.adversaries for text in self.spec.settings(name)]
         if threat.labels == "joint" and any("adaptive" in text for text in given):
             self.add(
@@ -160,9 +154,6 @@ class Checks:
             self.tried(key, encodes, part, self._domain, self.spec)
         if self._bare is not None:
             self.tried(key, self._task, made)
-        elif self._built is None:
-            for late in made.training:
-                self.tried(key, partial(late.check, local_steps=self.spec.task.recipe.local_steps))
 
     def _task(self, made: Protection) -> Task:
         """The client under a defense, without memory: shapes only."""
@@ -308,15 +299,16 @@ class Checks:
 
     def _grants(self) -> None:
         """What is granted must be there to grant; a defense of the user's own may have anything."""
-        known = {name for kind in KINDS["defenses"][0] for name in _nuisances(kind)}
-        here = {name for made in self.protections for name in made.nuisances}
-        strangers = any(PATH.search(text) for text in self.spec.defenses.values())
+        here = {address for one in self.protections for address in one.nuisances}
+        unread = len(self.protections) < len(self.spec.defenses)
         for i, name in enumerate(self.spec.threat.grants):
-            if name not in known and not strangers:
-                self.add(f"threat.grants.{i}", f"no defense has a nuisance {name!r}", nearest(name, known))
-            elif name not in here and len(self.protections) == len(self.spec.defenses):
-                remedy = f"these have {', '.join(sorted(here))}" if here else "take it out: there is nothing to grant"
+            if not matching(name, here) and not unread:
+                remedy = nearest(name, here) if here else "take it out: there is nothing to grant"
                 self.add(f"threat.grants.{i}", f"no defense of this spec has a nuisance {name!r}", remedy)
+            for one in self.protections:
+                meant = matching(name, one.nuisances)
+                if len(meant) > 1:
+                    self.add(f"threat.grants.{i}", f"{name!r} may mean {' or '.join(meant)}", f"say {meant[0]!r}")
 
     def _verdict(self) -> None:
         rules, task = self.spec.verdict, self.spec.task
@@ -339,11 +331,6 @@ class Checks:
                 f"{min(least, 1):.2g}, corrected for {tests} comparisons",
                 _reachable(rules.significance, tests),
             )
-
-
-def _nuisances(kind: str) -> Iterator[str]:
-    for made in REGISTRY[kind].values():
-        yield from getattr(made, "nuisances", ())
 
 
 def _said(key: str) -> tuple[str, ...]:

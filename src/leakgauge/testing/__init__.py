@@ -35,11 +35,11 @@ from leakgauge.testing.metrics import metric_laws
 from leakgauge.testing.parts import (
     example_update,
     neutral_is_identity,
-    promises_are_kept,
     release_is_pure,
     repr_round_trips,
     task_is_untouched,
 )
+from leakgauge.testing.promises import promises_are_kept
 
 __all__ = [
     "CHAINS",

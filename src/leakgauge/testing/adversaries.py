@@ -10,14 +10,15 @@ from torch import Tensor
 from leakgauge.adversary import Adversary, Likelihood, density
 from leakgauge.adversary.ghost import Ghost
 from leakgauge.adversary.paths import Loop, Path, Vmap
+from leakgauge.adversary.rounds import groups
 from leakgauge.adversary.solver import Solver
 from leakgauge.observation import observe
 from leakgauge.priors import GaussianPrior
 from leakgauge.task import Task
 from leakgauge.testing.clients import LinearClient, small_records, small_task
 from leakgauge.testing.parts import repr_round_trips
-from leakgauge.types import Candidate, Prior, Side, Threat, Tree
-from leakgauge.updates import Sharing, Stack, stacked
+from leakgauge.types import Candidate, Known, Prior, Threat
+from leakgauge.updates import Sharing, Stack
 
 
 def prior_laws(prior: Prior, *, shape: tuple[int, ...] = (1, 6, 5), tolerance: float = 1e-5, seed: int = 1) -> None:
@@ -62,19 +63,18 @@ def likelihood_laws(
     task = (task or small_task(batch=batch)).protect(protection)
     records = small_records(3 * task.recipe.batch)
     seen = observe(task, records, threat=Threat(grants=frozenset(grant)))
-    observed = stacked([o.rounds[0].observed for o in seen])
-    side: dict[str, Tree] = dict(task.protection.update.visible(observed))
-    for key in seen[0].rounds[0].side:
-        side[key] = stacked([o.rounds[0].side[key] for o in seen])
+    (group,) = groups(task, seen)
+    shown = group.shown(range(len(seen)), 0)
+    observed, known = shown.observed, shown.known
     candidate = _candidates(task, torch.stack([o.labels for o in seen if o.labels is not None]), (3, 1, 2))
-    paths: list[Path] = [Loop(task, task.params), Vmap(task, task.params), Ghost.of(task, task.params)]
-    made = [_slope(path, likelihood, candidate, (3, 1, 2), observed, side, task) for path in paths]
+    paths: list[Path] = [make(task, task.params, task.buffers) for make in (Loop, Vmap, Ghost.of)]
+    made = [_slope(path, likelihood, candidate, (3, 1, 2), observed, known, task) for path in paths]
     for path, (value, slope) in zip(paths[1:], made[1:], strict=True):
         _agree(value, made[0][0], tolerance, f"{likelihood!r} by the {path.name} path")
         _agree(slope, made[0][1], tolerance, f"the gradient of {likelihood!r} by the {path.name} path")
     last = Candidate(candidate.inputs[4:], candidate.labels[4:])
     rest = Stack({name: value[2:] for name, value in observed.items()})
-    own = {key: {name: value[2:] for name, value in tree.items()} for key, tree in side.items()}
+    own = {key: {name: value[2:] for name, value in tree.items()} for key, tree in known.items()}
     value, slope = _slope(paths[0], likelihood, last, (2,), rest, own, task)
     _agree(value, made[0][0][4:], tolerance, f"{likelihood!r} without its neighbours")
     _agree(slope, made[0][1][4:], tolerance, f"the gradient of {likelihood!r} without its neighbours")
@@ -109,13 +109,13 @@ def _slope(
     candidate: Candidate,
     counts: tuple[int, ...],
     observed: Stack,
-    side: Side,
+    known: Known,
     task: Task,
 ) -> tuple[Tensor, Tensor]:
     """Values ``[N]`` and their gradient in the inputs."""
     live = candidate.inputs.clone().requires_grad_()
     updates = path.updates(Candidate(live, candidate.labels), Sharing(counts))
-    value = likelihood(updates, observed, side, task.protection)
+    value = likelihood(updates, observed, known, task.protection)
     (slope,) = torch.autograd.grad(value.sum(), live)
     return value.detach(), slope
 

@@ -10,11 +10,11 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from leakgauge.defenses import EntryDensity, UpdatePart, parts_of
+from leakgauge.defenses import EntryDensity, UpdatePart
 from leakgauge.defenses.update.chain import is_noise
 from leakgauge.testing.cells import Cells
-from leakgauge.testing.samples import NAME, Directions, Entries, Releases, depends_on_statistics
-from leakgauge.types import Side
+from leakgauge.testing.samples import NAME, Directions, Entries, Releases, depends_on_statistics, pieces
+from leakgauge.types import Known
 from leakgauge.updates import Batch, Sloped, Stack
 
 LEVELS = (0.0, 0.8, -1.7)
@@ -83,19 +83,19 @@ def gradient_matches_finite_differences(
         name: torch.randn(3, *shape, generator=generator, dtype=torch.float64) * scale.view(3, *[1] * len(shape))
         for name, shape in shapes.items()
     }
-    observed, side = _observed(part, update, frozenset(grant), generator)
+    observed, known = _observed(part, update, frozenset(grant), generator)
     live = {name: value.clone().requires_grad_() for name, value in update.items()}
-    slopes = torch.autograd.grad(part.log_density(observed, Batch.of(live), side=side).sum(), list(live.values()))
+    slopes = torch.autograd.grad(part.log_density(observed, Batch.of(live), known=known).sum(), list(live.values()))
     for (name, value), slope in zip(update.items(), slopes, strict=True):
         measured = torch.zeros_like(value)
         for place in np.ndindex(*value.shape[1:]):
             ahead, behind = (dict(update) | {name: value.clone()} for _ in range(2))
             ahead[name][(slice(None), *place)] += step
             behind[name][(slice(None), *place)] -= step
-            gap = [part.log_density(observed, Batch.of(moved), side=side) for moved in (ahead, behind)]
+            gap = [part.log_density(observed, Batch.of(moved), known=known) for moved in (ahead, behind)]
             measured[(slice(None), *place)] = (gap[0] - gap[1]) / (2 * step)
         _close(slope, measured, tolerance, f"{part!r}: the gradient of log_density in {name!r}")
-    density = entry_density_of(part, side)
+    density = entry_density_of(part, known)
     if density is not None and isinstance(density.log, Sloped):
         for row in range(len(scale)):
             others = [value["first.weight"][row] for value in (observed, *density.others)]
@@ -121,21 +121,18 @@ def slope_matches_autograd(fn: Sloped, u: Tensor, *others: Tensor, tolerance: fl
         assert torch.equal(other, before), "both() or gain() wrote to a tensor that is not its own"
 
 
-def entry_density_of(part: UpdatePart, side: Side) -> EntryDensity | None:
+def entry_density_of(part: UpdatePart, known: Known) -> EntryDensity | None:
     """The density of one entry that a chain is made of, from the verbs of its parts; None where there is none."""
     density: EntryDensity | None = None
     hidden: list[UpdatePart] = []
-    chained = len(parts_of(part)) > 1
-    for i, piece in enumerate(parts_of(part)):
-        own = {key.removeprefix(f"{i}."): tree for key, tree in side.items() if key.startswith(f"{i}.")}
-        given = own if chained else side
+    for piece, own in pieces(part, known):
         if density is not None:
-            density = piece.after(density, given)
+            density = piece.after(density, own)
         elif is_noise(piece):
-            density = piece.density_given(given)
+            density = piece.density_given(own)
             for outer in hidden:
                 density = outer.before(density) if density else None
-        elif piece.nuisances and not any(name in own for name in piece.nuisances):
+        elif piece.nuisances and not any(nuisance.name in own for nuisance in piece.nuisances):
             hidden.append(piece)
     return density
 
@@ -164,7 +161,7 @@ def _samples(
 
 
 def _split(sample: Sample) -> tuple[Sample, Sample]:
-    """A fifth, to make the cells from, and the rest, to count in them; both given the same side."""
+    """A fifth, to make the cells from, and the rest, to count in them; both given the same known."""
     fifth = len(sample.values) // 5
     return replace(sample, values=sample.values[:fifth]), replace(sample, values=sample.values[fifth:])
 
@@ -204,9 +201,9 @@ def _merged(counted: Tensor, expected: Tensor, least: float = 8.0) -> tuple[Tens
 def _masses_match(part: UpdatePart, level: float, entries: int, tolerance: float, seed: int) -> float:
     """``exp(log_mass)`` of intervals around and beside zero against the integral of ``exp(log)`` there."""
     sample = Entries.draw(part, level, entries=entries, seed=seed)
-    side: Side = {key: {NAME: value} for key, value in sample.side.items()}
-    density = entry_density_of(part, side)
-    moved = _moved(part, level, entries, side)
+    known: Known = {key: {NAME: value} for key, value in sample.known.items()}
+    density = entry_density_of(part, known)
+    moved = _moved(part, level, entries, known)
     if density is None or moved is None:
         return 0.0
     others = [tree[NAME] for tree in density.others]
@@ -230,13 +227,12 @@ def _masses_match(part: UpdatePart, level: float, entries: int, tolerance: float
     return worst
 
 
-def _moved(part: UpdatePart, level: float, entries: int, side: Side) -> float | None:
+def _moved(part: UpdatePart, level: float, entries: int, known: Known) -> float | None:
     """The entry at the door of the noise: what the deterministic maps before it make of an update of equal entries."""
     update = Batch.of({NAME: torch.full((1, entries), level, dtype=torch.float64)})
-    for i, piece in enumerate(parts_of(part)):
+    for piece, own in pieces(part, known):
         if is_noise(piece):
             return float(update.dense()[NAME][0, 0])
-        own = {key.removeprefix(f"{i}."): tree for key, tree in side.items() if key.startswith(f"{i}.")}
         moved = piece.apply(update, own)
         update = moved if isinstance(moved, Batch) else update
     return None
@@ -244,16 +240,16 @@ def _moved(part: UpdatePart, level: float, entries: int, side: Side) -> float | 
 
 def _observed(
     part: UpdatePart, update: dict[str, Tensor], grant: frozenset[str], generator: torch.Generator
-) -> tuple[Stack, Side]:
+) -> tuple[Stack, Known]:
     """What N updates let out, stacked, with what is seen or granted."""
     rows = len(next(iter(update.values())))
     made = [part.release({n: v[i] for n, v in update.items()}, None, generator=generator) for i in range(rows)]
     observed = Stack({name: torch.stack([out.observed[name] for out in made]) for name in update})
-    side: dict[str, dict[str, Tensor]] = {key: dict(tree) for key, tree in part.visible(observed).items()}
-    for key in made[0].side:
+    known: dict[str, dict[str, Tensor]] = {key: dict(tree) for key, tree in part.visible(observed).items()}
+    for key in made[0].drawn:
         if key.rpartition(".")[2] in grant:
-            side[key] = {name: torch.stack([out.side[key][name] for out in made]) for name in update}
-    return observed, side
+            known[key] = {name: torch.stack([out.drawn[key][name] for out in made]) for name in update}
+    return observed, known
 
 
 def _close(found: Tensor, wanted: Tensor, tolerance: float, what: str) -> None:

@@ -14,7 +14,6 @@ from leakgauge.defenses import UpdatePart
 from leakgauge.expr import parse
 from leakgauge.task import Task
 from leakgauge.types import Tree
-from leakgauge.updates import trees
 
 
 def repr_round_trips(part: Any) -> None:
@@ -50,30 +49,8 @@ def release_is_pure(part: UpdatePart, *, seed: int = 1) -> None:
             assert value.dtype == dtype, f"{part!r} changes the dtype of {name!r} to {value.dtype}"
             assert torch.equal(value, second[name]), f"{part!r} lets out two things for one seed ({name!r})"
         for out in made:
-            names = {key.rpartition(".")[2] for key in out.side}
-            assert names <= {key.rpartition(".")[2] for key in part.nuisances}, (
-                f"{part!r} draws {sorted(names)}, but its nuisances are {part.nuisances}"
-            )
-
-
-def promises_are_kept(part: UpdatePart, *, seed: int = 1) -> None:
-    """What proofs rest on: ``closed`` releases the same whatever the client, ``shrinks`` lengthens no update.
-
-    A part that acts on examples stands first, with nothing before it, and promises nothing.
-    """
-    for scale in (1e-3, 1.0, 1e3):
-        update = {name: scale * value for name, value in example_update(seed=seed).items()}
-        other = ExampleContext({name: value.flip(0) for name, value in update.items()})
-        made = [
-            part.release(update, context, generator=torch.Generator().manual_seed(seed)).observed
-            for context in (ExampleContext(update), other)
-        ]
-        if part.closed and not part.per_example:
-            same = all(torch.equal(made[0][name], made[1][name]) for name in update)
-            assert same, f"{part!r} promises to be closed, but looks at the client"
-        if part.shrinks and not part.per_example:
-            before, after = float(trees.norm(update)), float(trees.norm(made[0]))
-            assert after <= before * (1 + 1e-12), f"{part!r} promises to shrink, but lengthens {before:g} to {after:g}"
+            declared = {nuisance.name for nuisance in part.nuisances}
+            assert set(out.drawn) <= declared, f"{part!r} draws {sorted(out.drawn)}, but declares {sorted(declared)}"
 
 
 def neutral_is_identity(part: type[UpdatePart] | UpdatePart, *, seed: int = 1) -> bool:
@@ -117,7 +94,7 @@ def example_update(*, dtype: torch.dtype = torch.float64, seed: int = 1) -> dict
 
 @dataclass(frozen=True)
 class ExampleContext:
-    """The client's side of :func:`example_update`: two examples, whose updates have it as their mean.
+    """The client's known of :func:`example_update`: two examples, whose updates have it as their mean.
 
     Every layer's input has three features, a smooth map of the examples' four inputs; the last one is dead.
     """

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from leakgauge.defenses import Quantise, UpdatePart, parts_of
-from leakgauge.types import Side
+from leakgauge.defenses import Chain, Quantise, UpdatePart
+from leakgauge.types import Known, own_of
 from leakgauge.updates import Batch, Stack
 
 NAME = "layer.weight"
@@ -24,18 +25,25 @@ CHUNK = 2**20
 """Entries of one call of ``log_density``: few enough to stay in the cache."""
 
 
+def pieces(part: UpdatePart, known: Mapping[str, Any]) -> list[tuple[UpdatePart, dict[str, Any]]]:
+    """The parts of a chain, or the part itself, each with what is known of it, by bare names."""
+    if isinstance(part, Chain):
+        return [(piece, own_of(known, label)) for label, piece in part.labelled.items()]
+    return [(part, dict(known))]
+
+
 @dataclass(frozen=True)
 class Releases:
     """What many releases of one small update let out.
 
-    ``values`` is ``[n, d]``, one row per release of ``update`` ``[d]``; ``side`` holds what was granted, the same
+    ``values`` is ``[n, d]``, one row per release of ``update`` ``[d]``; ``known`` holds what was granted, the same
     in every row.
     """
 
     part: UpdatePart
     update: Tensor
     values: Tensor
-    side: Mapping[str, Tensor] = field(default_factory=dict)
+    known: Mapping[str, Tensor] = field(default_factory=dict)
 
     @classmethod
     def granted(
@@ -45,8 +53,8 @@ class Releases:
         generator = torch.Generator().manual_seed(seed)
         made = [part.release({NAME: update}, None, generator=generator) for _ in range(draws)]
         values = torch.stack([out.observed[NAME] for out in made])
-        keys = [key for key in made[0].side if _last(key) in grant]
-        named = {key: torch.stack([out.side[key][NAME] for out in made]) for key in keys}
+        keys = [key for key in made[0].drawn if _last(key) in grant]
+        named = {key: torch.stack([out.drawn[key][NAME] for out in made]) for key in keys}
         rows = torch.cat([values.new_zeros(draws, 1), *(value.flatten(1).to(values) for value in named.values())], 1)
         found, which = rows.unique(dim=0, return_inverse=True)
         if len(found) > 64:
@@ -57,9 +65,9 @@ class Releases:
 
     def log_density(self, observed: Tensor) -> Tensor:
         """``log p(observed | update)`` of rows ``[G, d]``."""
-        side: Side = {key: {NAME: value.expand(len(observed), *value.shape)} for key, value in self.side.items()}
+        known: Known = {key: {NAME: value.expand(len(observed), *value.shape)} for key, value in self.known.items()}
         given = Batch.of({NAME: self.update.expand_as(observed)})
-        return self.part.log_density(Stack({NAME: observed}), given, side=side)
+        return self.part.log_density(Stack({NAME: observed}), given, known=known)
 
     def breaks(self) -> list[float]:
         """Where the density may have a kink or a jump."""
@@ -69,7 +77,7 @@ class Releases:
         return self.values.new_zeros(0)
 
     def __str__(self) -> str:
-        given = "".join(f", {key} = {value.tolist()}" for key, value in self.side.items())
+        given = "".join(f", {key} = {value.tolist()}" for key, value in self.known.items())
         return f"{self.part!r} on {self.update.tolist()}{given}"
 
 
@@ -78,14 +86,14 @@ class Entries:
     """What one release of a wide update of equal entries let out.
 
     ``values`` is ``[n, 1]``, one row per entry (of those whose granted nuisances agree); statistics of the tensor,
-    seen or granted, are in ``side`` as released, nuisances of the entry as one number each.
+    seen or granted, are in ``known`` as released, nuisances of the entry as one number each.
     """
 
     part: UpdatePart
     level: float
     width: int
     values: Tensor
-    side: Mapping[str, Tensor] = field(default_factory=dict)
+    known: Mapping[str, Tensor] = field(default_factory=dict)
 
     @classmethod
     def draw(cls, part: UpdatePart, level: float, *, entries: int, seed: int) -> Entries:
@@ -100,7 +108,7 @@ class Entries:
         observed = made.observed[NAME]
         seen = part.visible(Stack({NAME: observed.unsqueeze(0)}))
         statistics = {key: tree[NAME].flatten() for key, tree in seen.items() if tree[NAME].numel() == 1}
-        granted = {key: tree[NAME].flatten() for key, tree in made.side.items() if _last(key) in grant}
+        granted = {key: tree[NAME].flatten() for key, tree in made.drawn.items() if _last(key) in grant}
         statistics.update({key: value for key, value in granted.items() if value.numel() == 1})
         masks = {key: value for key, value in granted.items() if value.numel() == entries > 1}
         rows = torch.stack([observed.new_zeros(entries), *(m.to(observed) for m in masks.values())], 1)
@@ -121,27 +129,25 @@ class Entries:
 
     def _share(self, observed: Tensor, width: int) -> Tensor:
         rows = len(observed)
-        side: Side = {key: {NAME: value.expand(rows, 1)} for key, value in self.side.items()}
+        known: Known = {key: {NAME: value.expand(rows, 1)} for key, value in self.known.items()}
         given = Batch.of({NAME: observed.new_full((rows, width), self.level)})
-        return self.part.log_density(Stack({NAME: observed.expand(rows, width)}), given, side=side) / width
+        return self.part.log_density(Stack({NAME: observed.expand(rows, width)}), given, known=known) / width
 
     def breaks(self) -> list[float]:
         """Where the density may have a kink or a jump."""
-        ends = [float(value) for value in self.side.values() if value.is_floating_point()]
+        ends = [float(value) for value in self.known.values() if value.is_floating_point()]
         return [0.0, self.level, *ends, *(-end for end in ends)]
 
     def atoms(self) -> Tensor:
         """The levels of a rounding whose step is known."""
-        chained = len(parts_of(self.part)) > 1
         levels = [self.values.new_zeros(0)]
-        for i, piece in enumerate(parts_of(self.part)):
-            step = self.side.get(f"{i}.step" if chained else "step")
-            if isinstance(piece, Quantise) and step is not None:
-                levels.append(torch.arange(-piece.levels, piece.levels + 1) * step)
+        for piece, own in pieces(self.part, self.known):
+            if isinstance(piece, Quantise) and "step" in own:
+                levels.append(torch.arange(-piece.levels, piece.levels + 1) * own["step"])
         return torch.cat(levels)
 
     def __str__(self) -> str:
-        given = "".join(f", {key} = {float(value):.3g}" for key, value in self.side.items())
+        given = "".join(f", {key} = {float(value):.3g}" for key, value in self.known.items())
         return f"{self.part!r} on {self.width} entries of {self.level}{given}"
 
 
@@ -156,7 +162,7 @@ class Directions:
     part: UpdatePart
     update: Tensor
     values: Tensor
-    side: Mapping[str, Tensor] = field(default_factory=dict)
+    known: Mapping[str, Tensor] = field(default_factory=dict)
 
     @classmethod
     def granted(
@@ -166,13 +172,13 @@ class Directions:
         for sample in Releases.granted(part, update, grant, draws=draws, seed=seed):
             away = float((sample.values.norm(dim=1) - 1).abs().max())
             assert away < 1e-6, f"{part!r} lets something out that is {away:.1e} off the unit sphere"
-            yield cls(part, update, _coordinates(sample.values), sample.side)
+            yield cls(part, update, _coordinates(sample.values), sample.known)
 
     def log_density(self, coordinates: Tensor) -> Tensor:
         """``log p(o | update)`` of rows ``[G, d − 1]`` of coordinates; nothing lies beyond their ends."""
         limits = coordinates.new_tensor([1.0, math.pi][-coordinates.shape[1] :])
         inside = (coordinates.abs() <= limits).all(1)
-        plain = Releases(self.part, self.update, self.values, self.side)
+        plain = Releases(self.part, self.update, self.values, self.known)
         found = plain.log_density(_points(coordinates.clamp(-limits, limits)))
         return torch.where(inside, found, -math.inf)
 
@@ -184,7 +190,7 @@ class Directions:
         return self.values.new_zeros(0)
 
     def __str__(self) -> str:
-        return str(Releases(self.part, self.update, self.values, self.side))
+        return str(Releases(self.part, self.update, self.values, self.known))
 
 
 def _coordinates(points: Tensor) -> Tensor:
@@ -202,7 +208,7 @@ def depends_on_statistics(part: UpdatePart) -> bool:
     """Whether a nuisance of the part is a statistic of the tensor rather than a matter of one entry."""
     update = torch.linspace(-1, 1, 7, dtype=torch.float64)
     made = part.release({NAME: update}, None, generator=torch.Generator().manual_seed(0))
-    return any(tree[NAME].numel() != update.numel() for tree in made.side.values())
+    return any(tree[NAME].numel() != update.numel() for tree in made.drawn.values())
 
 
 def _snapped(values: Tensor, atoms: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from leakgauge.errors import DataError
 from leakgauge.task import Task
@@ -27,10 +27,11 @@ def accuracy(task_or_model: Task | nn.Module, records: Records, *, seed: int = 0
     generator, right = torch.Generator().manual_seed(seed), 0
     for start in range(0, len(records), ROWS):
         few = records[start : start + ROWS]
-        drawn = {}
+        state: dict[str, Tensor] = {}
         if isinstance(task_or_model, Task):
-            drawn = task_or_model.protection.draw(model, len(few), generator=generator)
-        state = {name: value.to(like) for name, value in drawn.items()}
+            how = task_or_model.protection
+            drawn = how.buffers(model, how.draw(model, len(few), 1, generator=generator))
+            state = {name: value.to(like) for name, value in drawn.items()}
         outputs = torch.func.functional_call(model, state, (few.inputs.to(like),))
         scores = outputs[:, : records.domain.classes]
         right += int((scores.argmax(1).cpu() == few.labels).sum())

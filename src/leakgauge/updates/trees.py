@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from leakgauge.types import Tree
+from leakgauge.types import Tree, Value
 from leakgauge.updates.entrywise import Entrywise
 
 
@@ -25,6 +25,11 @@ def norm(tree: Tree) -> Tensor:
 def mapped(fn: Entrywise, *trees: Tree) -> dict[str, Tensor]:
     """``fn`` tensor by tensor over trees with the same names."""
     return {name: fn(*(tree[name] for tree in trees)) for name in trees[0]}
+
+
+def over(fn: Callable[[Tensor], Tensor], value: Value) -> Value:
+    """``fn`` of a tensor, or of every tensor of a tree."""
+    return fn(value) if isinstance(value, Tensor) else {name: fn(one) for name, one in value.items()}
 
 
 class Stack(dict[str, Tensor]):

@@ -109,9 +109,9 @@ def test_each_image_draws_its_own_policy_and_signs_whoever_else_is_there() -> No
     records = lg.data.load("fashion_mnist_sample").sample(40, seed=0)
     part = ats(policy="7-4-15+21-13-3")
     made = part.encode(records, torch.arange(40), generator=torch.Generator().manual_seed(1))
-    assert set(made.side["choice"].tolist()) == {0, 1}
+    assert set(made.drawn["choice"].tolist()) == {0, 1}
     for i in (0, 7):
-        c, signs = int(made.side["choice"][i]), made.side["signs"][i].tolist()
+        c, signs = int(made.drawn["choice"][i]), made.drawn["signs"][i].tolist()
         assert torch.equal(made.inputs[i], apply(part.policies[c], records.inputs[i], signs))
     assert torch.equal(made.labels, records.labels)
 
@@ -120,7 +120,7 @@ def test_the_hidden_draw_is_found_from_what_is_shown() -> None:
     records = lg.data.load("fashion_mnist_sample").sample(10, seed=0)
     part = ats(policy="7-4-15")
     made = part.encode(records, torch.arange(10), generator=torch.Generator().manual_seed(1))
-    for x, shown, signs in zip(records.inputs, made.inputs, made.side["signs"].tolist(), strict=True):
+    for x, shown, signs in zip(records.inputs, made.inputs, made.drawn["signs"].tolist(), strict=True):
         found, whole = raw_image(part, shown, part.draws())
         known = undone(part.policies[0], shown, signs)
         assert whole
@@ -165,4 +165,4 @@ def test_bad_policies_and_other_records_are_refused() -> None:
     table = Domain("table", (5,), 3)
     with pytest.raises(DataError, match=r"it transforms images, not table records of shape \(5,\)"):
         ats().check(table, 4)
-    assert small_task().protect("ats()").protection.nuisances == ("choice", "signs")
+    assert small_task().protect("ats()").protection.nuisances.keys() == {"ats.choice", "ats.signs"}

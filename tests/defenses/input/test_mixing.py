@@ -58,7 +58,7 @@ def test_a_batch_is_a_slice_of_the_round() -> None:
 def test_labels_and_inputs_are_mixed_alike() -> None:
     records = small_records(8)
     made = mixup(k=4).encode(records, torch.arange(8), generator=generator())
-    weights = matrix(made.side["indices"], made.side["coefficients"], 8)
+    weights = matrix(made.drawn["indices"], made.drawn["coefficients"], 8)
     soft = torch.nn.functional.one_hot(records.labels, 4).double()
     assert torch.allclose(made.labels.double(), weights @ soft, atol=1e-6)
     assert torch.allclose(made.inputs.double().flatten(1), weights @ records.inputs.double().flatten(1), atol=1e-6)
@@ -69,14 +69,14 @@ def test_instahide_flips_around_grey_and_stays_in_the_box() -> None:
     plain = mixup(k=4).encode(records, torch.arange(8), generator=generator())
     made = instahide(k=4).encode(records, torch.arange(8), generator=generator())
     assert torch.allclose((made.inputs - 0.5).abs(), (plain.inputs - 0.5).abs(), atol=1e-6)
-    assert 0.3 < float((made.side["signs"] > 0).double().mean()) < 0.7
+    assert 0.3 < float((made.drawn["signs"] > 0).double().mean()) < 0.7
     assert 0 <= float(made.inputs.min()) <= float(made.inputs.max()) <= 1
 
 
 def rounds(part: mixup, records: lg.Records, count: int) -> Encoded:
     every = torch.arange(len(records))
     made = [part.encode(records, every, generator=generator(seed)) for seed in range(count)]
-    side = {name: torch.cat([one.side[name] for one in made]) for name in made[0].side}
+    side = {name: torch.cat([one.drawn[name] for one in made]) for name in made[0].drawn}
     return Encoded(
         torch.cat([one.inputs for one in made]), torch.cat([one.labels for one in made]), records.domain, side
     )
@@ -87,16 +87,16 @@ def rounds(part: mixup, records: lg.Records, count: int) -> Encoded:
 def test_exact_mixtures_are_decoded_exactly(k: int, count: int) -> None:
     records = small_records(30)
     made = rounds(mixup(k=k), records, count)
-    found = decode_mixup(made.inputs, made.side["indices"], made.side["coefficients"], 30)
+    found = decode_mixup(made.inputs, made.drawn["indices"], made.drawn["coefficients"], 30)
     assert float(psnr(found, records.inputs.double()).min()) > 90
 
 
 def test_hidden_coefficients_are_found_from_the_mixtures_themselves() -> None:
     records = small_records(12)
     made = rounds(mixup(k=3), records, 12)
-    weights = fitted_coefficients(made.inputs, made.side["indices"], 12, mixup(k=3))
-    assert float((weights - made.side["coefficients"]).abs().max()) < 1e-5
-    found = decode_mixup(made.inputs, made.side["indices"], weights, 12)
+    weights = fitted_coefficients(made.inputs, made.drawn["indices"], 12, mixup(k=3))
+    assert float((weights - made.drawn["coefficients"]).abs().max()) < 1e-5
+    found = decode_mixup(made.inputs, made.drawn["indices"], weights, 12)
     assert float(psnr(found, records.inputs.double()).min()) > 100
 
 
@@ -105,7 +105,7 @@ def test_hidden_indices_are_found_from_the_mixtures_themselves() -> None:
     records, count = small_records(20), 8
     made = rounds(mixup(k=3), records, count)
     order = torch.arange(20 * count).view(count, 20).T.flatten()
-    shown, indices = made.inputs[order], made.side["indices"][order]
+    shown, indices = made.inputs[order], made.drawn["indices"][order]
     owners = torch.arange(20).repeat_interleave(count)
     found = hidden_mixture(shown, owners, 20, mixup(k=3))
     assert found is not None
@@ -136,7 +136,7 @@ def test_nothing_granted_and_every_record_comes_back() -> None:
 def test_magnitudes_come_back_from_flipped_mixtures_and_images_where_public_ones_fix_the_sign() -> None:
     records = small_records(12)
     made = rounds(instahide(k=4), records, 20)
-    side = made.side
+    side = made.drawn
     found = decode_instahide(made.inputs, side["indices"], side["coefficients"], 12, starts=20)
     gap = (found - (records.inputs.double() - 0.5).abs()).abs()
     assert float((gap < 1e-5).double().mean()) > 0.9
@@ -145,7 +145,7 @@ def test_magnitudes_come_back_from_flipped_mixtures_and_images_where_public_ones
 def test_soft_labels_betray_the_coefficients_behind_signs() -> None:
     records, part = small_records(12), instahide(k=2)
     made = rounds(part, records, 20)
-    indices, true = made.side["indices"], made.side["coefficients"].double()
+    indices, true = made.drawn["indices"], made.drawn["coefficients"].double()
     found = guessed_coefficients(indices, made.labels, 12, part)
     apart = records.labels[indices[:, 0]] != records.labels[indices[:, 1]]
     assert 0 < int(apart.sum()) < len(apart)
@@ -160,7 +160,7 @@ def test_inter_instahide_mixes_public_images_whose_labels_do_not_count() -> None
     records = sample.sample(6, seed=1, split="test")
     part = instahide(k=4, public="fashion_mnist_sample")
     made = part.encode(records, torch.arange(6), generator=generator())
-    indices, weights = made.side["indices"], made.side["coefficients"]
+    indices, weights = made.drawn["indices"], made.drawn["coefficients"]
     assert bool((indices[:, :2] >= 0).all())
     assert bool((indices[:, 2:] < 0).all())
     assert torch.allclose(made.labels.sum(1), weights[:, :2].sum(1))

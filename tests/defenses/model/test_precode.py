@@ -23,7 +23,7 @@ from leakgauge.training import train
 from leakgauge.types import Domain, Threat
 
 FORMS = ["precode(k=8)", "precode(k=8, form='bayes', uniform=0.05)"]
-NOISE = "last.precode.noise"
+NOISE, BUFFER = "precode.noise", "last.precode.noise"
 
 
 def test_the_official_form_is_the_papers() -> None:
@@ -32,7 +32,7 @@ def test_the_official_form_is_the_papers() -> None:
     assert name == "last.precode"
     records = small_records(3)
     x, noise = records.inputs.double(), torch.randn(3, 8, dtype=torch.float64)
-    outputs = torch.func.functional_call(task.working, {NOISE: noise}, (x,))
+    outputs = torch.func.functional_call(task.working, {BUFFER: noise}, (x,))
     hidden = nn.Sequential(*list(task.model)[:-1])(x)
     mean, raw = (hidden @ made.encoder.weight.T + made.encoder.bias).chunk(2, -1)
     std = nn.functional.softplus(raw)
@@ -64,8 +64,9 @@ def test_the_latent_noise_is_recovered_whatever_the_scale(how: str) -> None:
     task = small_task().protect(f"{how} | lrp(share=2.0) | clip(norm=0.01)")
     seen = lg.observe(task, small_records(4), threat=Threat(grants=frozenset({"noise"})))
     for one in seen:
-        found = latent_noise(task, one.rounds[0])
-        assert torch.allclose(found, one.rounds[0].nuisances[NOISE].double(), atol=1e-6)
+        noise = one.rounds[0].granted[NOISE]
+        assert isinstance(noise, torch.Tensor)
+        assert torch.allclose(latent_noise(task, one.rounds[0]), noise.double(), atol=1e-6)
 
 
 @pytest.mark.parametrize("path", ["ghost", "vmap", "loop"])
@@ -78,8 +79,8 @@ def test_every_path_takes_the_noise_of_its_own_observation(path: str) -> None:
     from leakgauge.types import Candidate
     from leakgauge.updates import Sharing
 
-    made = {"ghost": Ghost.of, "vmap": Vmap, "loop": Loop}[path](task, task.params)
-    noise = torch.stack([one.rounds[0].nuisances[NOISE].double() for one in seen])
+    made = {"ghost": Ghost.of, "vmap": Vmap, "loop": Loop}[path](task, task.params, task.buffers)
+    noise = torch.stack([one.rounds[0].granted[NOISE].double() for one in seen])
     truth = Candidate(records.inputs.double().unsqueeze(1), records.labels.unsqueeze(1), {NOISE: noise})
     updates = made.updates(truth, Sharing((1, 1, 1)))
     for i, one in enumerate(seen):
@@ -100,7 +101,7 @@ def test_adaptive_beats_the_generic_attack_on_a_convolutional_network() -> None:
     task = small_task().protect("precode(k=64)")
     records = small_records(3)
     seen = lg.observe(task, records)
-    blind = adaptive(steps=150).against(lg.Protection())(task, seen)
+    blind = adaptive(steps=150).adversary(lg.Protection())(task, seen)
     informed = adaptive(steps=150)(task, seen)
     gain = psnr(informed.inputs[:, 0], records.inputs) - psnr(blind.inputs[:, 0], records.inputs)
     assert float(gain.min()) > 3
@@ -108,7 +109,7 @@ def test_adaptive_beats_the_generic_attack_on_a_convolutional_network() -> None:
 
 def test_a_batch_may_be_attacked_in_front_of_the_bottleneck() -> None:
     task = small_task(batch=2).protect("precode(k=8)")
-    adversary = before_bottleneck(task, adaptive(steps=2, latent="before").against(task.protection))
+    adversary = before_bottleneck(task, adaptive(steps=2, latent="before").adversary(task.protection))
     assert adversary.likelihood.drop == ("last",)
     made = adaptive(steps=2, latent="before")(task, lg.observe(task, small_records(2)))
     assert torch.equal(made.inputs, adversary(task, lg.observe(task, small_records(2))).inputs)
@@ -121,7 +122,7 @@ def test_joint_noise_is_found_beside_the_input(path: PathName) -> None:
     """Unknown noise of every round is optimised; where it is granted, nothing is left to find."""
     task = small_task(batch=2).protect("precode(k=8)")
     seen = lg.observe(task, small_records(2), rounds=[task.params] * 2)
-    joint = adaptive(steps=12).against(task.protection)
+    joint = adaptive(steps=12).adversary(task.protection)
     made = joint(task, seen, path=path)
     assert made.path == path
     assert torch.allclose(made.inputs, joint(task, seen, path="loop").inputs, atol=1e-6)
@@ -135,7 +136,7 @@ def test_the_prior_of_the_noise_is_standard_normal() -> None:
     """Adam's first step is its rate in every unknown: the objectives after it differ by ``Δw ‖ε‖²/2``, ε_i = ±0.1."""
     task = small_task().protect("precode(k=8) | gaussian(std=0.1)")
     seen = lg.observe(task, small_records(1))
-    made = adaptive().against(task.protection)
+    made = adaptive().adversary(task.protection)
     assert made.latent == 1.0
     plain = replace(made, solver=adam(lr=0.1, steps=2))
     one, three = (replace(plain, latent=w)(task, seen).traces[0] for w in (1.0, 3.0))
@@ -164,7 +165,7 @@ def test_the_adversary_composes_as_the_protection_does() -> None:
     seen = lg.observe(task, records, threat=threat, rounds=[task.params] * 2)
     assert set(adaptive(steps=2)(task, seen).status) == {"decoded"}
     pruned = small_task().protect("ats(policy='0') | precode(k=8) | prune(p=0.5)")
-    adversary = before_bottleneck(pruned, adaptive(steps=2, latent="before").against(pruned.protection))
+    adversary = before_bottleneck(pruned, adaptive(steps=2, latent="before").adversary(pruned.protection))
     assert repr(adversary.likelihood) == "through(likelihood=cosine(drop=('last',)))"
     assert set(adaptive(steps=2)(pruned, lg.observe(pruned, records)).status) == {"undone"}
 

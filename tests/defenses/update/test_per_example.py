@@ -68,7 +68,7 @@ def test_every_path_clips_the_candidates_examples(batch: int, reduction: str, ho
     inputs = torch.rand(2, *records.inputs.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     labels = records.labels.expand(2, batch)
     slopes, values = [], []
-    for path in (Loop(task, task.params), Vmap(task, task.params), Ghost.of(task, task.params)):
+    for path in (make(task, task.params, task.buffers) for make in (Loop, Vmap, Ghost.of)):
         live = inputs.clone().requires_grad_()
         value = density()(path.updates(Candidate(live, labels), Sharing((2,))), seen, {}, task.protection)
         slopes.append(torch.autograd.grad(value.sum(), live)[0])
@@ -81,7 +81,7 @@ def test_every_path_clips_the_candidates_examples(batch: int, reduction: str, ho
         made = by_hand(task, lg.Records(inputs[n], records.labels, records.domain), 0.05)
         scale = 1 if reduction == "mean" else batch
         alone = lg.updates.Batch.of(stacked([{name: scale * value for name, value in made.items()}]))
-        assert float(noise.log_density(seen, alone, side={})) == pytest.approx(float(values[0][n]), rel=1e-8)
+        assert float(noise.log_density(seen, alone, known={})) == pytest.approx(float(values[0][n]), rel=1e-8)
 
 
 def test_a_generic_attack_does_not_know_of_it() -> None:
@@ -90,7 +90,7 @@ def test_a_generic_attack_does_not_know_of_it() -> None:
         torch.rand(1, *small_records(3).inputs.shape, dtype=torch.float64), small_records(3).labels[None]
     )
     plain = dp_task(3, "identity()").to(dtype=torch.float64)
-    one, other = (Vmap(t, t.params).updates(candidate, Sharing((1,))).square() for t in (task, plain))
+    one, other = (Vmap(t, t.params, t.buffers).updates(candidate, Sharing((1,))).square() for t in (task, plain))
     assert torch.equal(one, other)
 
 
@@ -98,11 +98,11 @@ def test_adaptive_uses_its_density_and_comes_nearer_than_the_null() -> None:
     # examples of very different length: the generic mean is far from what was sent
     task, records = dp_task(2, "clip(norm=0.01, per='example') | gaussian(std=1e-6)"), small_records(2)
     seen = lg.observe(task, records)
-    adversary = lg.attacks.adaptive(steps=60).against(task.protection)
+    adversary = lg.attacks.adaptive(steps=60).adversary(task.protection)
     assert repr(adversary.likelihood) == "density()"
     made = adversary(task, seen)
     assert bool(made.log_posterior.isfinite().all())
-    without = lg.attacks.adaptive().against(dp_task(2, CLIP).protection)
+    without = lg.attacks.adaptive().adversary(dp_task(2, CLIP).protection)
     assert repr(without.likelihood) == "through(likelihood=cosine())"
 
 

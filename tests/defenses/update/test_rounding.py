@@ -31,14 +31,14 @@ def test_signs_are_sent_and_zeros_stay() -> None:
 def test_after_noise_a_sign_is_the_probability_of_a_half_line(noise: gaussian, law: stats.rv_continuous) -> None:
     o = torch.tensor([[1.0, 1.0, -1.0, -1.0, -1.0]], dtype=torch.float64)
     u = U.clone().requires_grad_()
-    found = (noise | sign()).log_density(Stack({"w": o}), Batch.of({"w": u}), side={})
+    found = (noise | sign()).log_density(Stack({"w": o}), Batch.of({"w": u}), known={})
     wanted = sum(law.logcdf(s * v) for s, v in zip(o[0].tolist(), U[0].tolist(), strict=True))
     assert float(found.detach()) == pytest.approx(wanted, rel=1e-10)
     (slope,) = torch.autograd.grad(found.sum(), u)
     assert bool(slope.isfinite().all())
     # a hopeless candidate still knows where to go, in float32
     far = torch.tensor([[-40.0]], requires_grad=True)
-    value = (noise | sign()).log_density(Stack({"w": torch.ones(1, 1)}), Batch.of({"w": far}), side={})
+    value = (noise | sign()).log_density(Stack({"w": torch.ones(1, 1)}), Batch.of({"w": far}), known={})
     (slope,) = torch.autograd.grad(value.sum(), far)
     assert value.isfinite()
     assert float(slope) > 1
@@ -48,7 +48,7 @@ def test_quantisation_is_unbiased_and_its_probabilities_are_the_frequencies() ->
     part, draws = quantise(levels=2), 20_000
     many = {"w": U[0].repeat(draws, 1)}
     out = part.release(many, None, generator=torch.Generator().manual_seed(0))
-    step = float(out.side["step"]["w"])
+    step = float(out.drawn["step"]["w"])
     assert step == pytest.approx(0.45)
     values = out.observed["w"]
     torch.testing.assert_close(values.mean(0), U[0], atol=5 * step / math.sqrt(draws), rtol=0)
@@ -58,8 +58,8 @@ def test_quantisation_is_unbiased_and_its_probabilities_are_the_frequencies() ->
     for column, u in zip(values.unbind(1), U[0].tolist(), strict=True):
         for level in range(-3, 4):
             o = torch.full((1, 1), level * step, dtype=torch.float64)
-            side = {"step": {"w": torch.full((1, 1), step, dtype=torch.float64)}}
-            chance = float(part.log_density(Stack({"w": o}), Batch.of({"w": torch.full_like(o, u)}), side=side).exp())
+            known = {"step": {"w": torch.full((1, 1), step, dtype=torch.float64)}}
+            chance = float(part.log_density(Stack({"w": o}), Batch.of({"w": torch.full_like(o, u)}), known=known).exp())
             counted = float(((column - level * step).abs() < 1e-9).double().mean())
             assert counted == pytest.approx(chance, abs=5 * math.sqrt(0.25 / draws))
             total += chance
@@ -67,15 +67,15 @@ def test_quantisation_is_unbiased_and_its_probabilities_are_the_frequencies() ->
 
 
 def test_an_impossible_entry_is_impossible_and_forgiven() -> None:
-    side = {"step": {"w": torch.tensor([[0.5]], dtype=torch.float64)}}
+    known = {"step": {"w": torch.tensor([[0.5]], dtype=torch.float64)}}
     o, far = torch.tensor([[0.5]], dtype=torch.float64), torch.tensor([[-3.0]], dtype=torch.float64)
     part = quantise()
-    assert float(part.log_density(Stack({"w": o}), Batch.of({"w": far}), side=side)) == -math.inf
-    assert float(part.log_forgiving(Stack({"w": o}), Batch.of({"w": far}), side, 0.05)) == pytest.approx(
+    assert float(part.log_density(Stack({"w": o}), Batch.of({"w": far}), known=known)) == -math.inf
+    assert float(part.log_forgiving(Stack({"w": o}), Batch.of({"w": far}), known, 0.05)) == pytest.approx(
         math.log(0.05) - 7
     )
     with pytest.raises(NoDensityError, match="the step of quantise"):
-        part.log_density(Stack({"w": o}), Batch.of({"w": far}), side={})
+        part.log_density(Stack({"w": o}), Batch.of({"w": far}), known={})
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,9 @@ def test_after_noise_the_two_weights_are_integrated_against_it(noise: gaussian, 
     part, u = noise | quantise(levels=2), float(U[0, 0])
     for width, level in product((0.003, 0.2, 3.0), (-2, 0, 1)):
         step = torch.tensor([[width]], dtype=torch.float64)
-        found = part.log_density(Stack({"w": level * step}), Batch.of({"w": U[:, :1]}), side={"1.step": {"w": step}})
+        found = part.log_density(
+            Stack({"w": level * step}), Batch.of({"w": U[:, :1]}), known={"quantise.step": {"w": step}}
+        )
 
         def weight(v: float, o: float = level * width, width: float = width) -> float:
             beyond = o < -width and v < o
@@ -96,8 +98,8 @@ def test_after_noise_the_two_weights_are_integrated_against_it(noise: gaussian, 
         wanted = sum(integrate.quad(weight, low, high, epsabs=1e-14)[0] for low, high in pairwise(ends))
         assert float(found.exp()) == pytest.approx(wanted, rel=1e-6, abs=1e-12)
     far = torch.tensor([[-400.0]], requires_grad=True)
-    side = {"1.step": {"w": torch.full((1, 1), 0.5)}}
-    value = part.log_density(Stack({"w": torch.zeros(1, 1)}), Batch.of({"w": far}), side=side)
+    known = {"quantise.step": {"w": torch.full((1, 1), 0.5)}}
+    value = part.log_density(Stack({"w": torch.zeros(1, 1)}), Batch.of({"w": far}), known=known)
     (slope,) = torch.autograd.grad(value.sum(), far)
     assert value.isfinite()
     assert float(slope) > 1
@@ -108,12 +110,15 @@ def test_a_pruned_level_is_an_interval_of_levels() -> None:
     update = torch.tensor([2.0, -1.8, 0.7, 0.6, -0.3, 0.05], dtype=torch.float64)
     many = {"w": update.repeat(draws, 1)}
     seen = part.release(many, None, generator=torch.Generator().manual_seed(0)).observed["w"]
-    side = part.visible(Stack({"w": seen.unsqueeze(0)}))
-    assert (float(side["0.step"]["w"]), float(side["1.threshold"]["w"])) == (0.5, 1.0)
+    known = part.visible(Stack({"w": seen.unsqueeze(0)}))
+    assert (float(known["quantise.step"]["w"]), float(known["prune.threshold"]["w"])) == (0.5, 1.0)
     for column, u in zip(seen.unbind(1), update, strict=True):
         levels = torch.arange(-4, 5, dtype=torch.float64).view(-1, 1) / 2
-        given = {key: {"w": side[key]["w"].view(1, 1).expand_as(levels)} for key in ("0.step", "1.threshold")}
-        found = part.log_density(Stack({"w": levels}), Batch.of({"w": u.expand_as(levels)}), side=given)
+        rows = {
+            address: {"w": known[address]["w"].view(1, 1).expand_as(levels)}
+            for address in ("quantise.step", "prune.threshold")
+        }
+        found = part.log_density(Stack({"w": levels}), Batch.of({"w": u.expand_as(levels)}), known=rows)
         counted = (column == levels).double().mean(1)
         torch.testing.assert_close(found.exp(), counted, atol=5 * math.sqrt(0.25 / draws), rtol=0)
 
@@ -123,7 +128,7 @@ def test_zeros_are_sent_as_they_are() -> None:
     out = quantise().release(update, None, generator=torch.Generator())
     assert torch.equal(out.observed["w"], update["w"])
     seen = quantise().visible(Stack({"w": torch.zeros(1, 3)}))
-    value = quantise().log_density(Stack({"w": torch.zeros(1, 3)}), Batch.of({"w": torch.zeros(1, 3)}), side=seen)
+    value = quantise().log_density(Stack({"w": torch.zeros(1, 3)}), Batch.of({"w": torch.zeros(1, 3)}), known=seen)
     assert float(value) == 0.0
 
 
@@ -158,4 +163,4 @@ def test_what_is_refused() -> None:
         likelihood_laws(forgiving(), protection="prune(p=0.5)")
     update = {name: value.unsqueeze(0) for name, value in example_update().items()}
     with pytest.raises(NoDensityError, match="is random twice"):
-        parse("gaussian(std=0.1) | laplace(scale=0.1)").log_density(Stack(update), Batch.of(update), side={})
+        parse("gaussian(std=0.1) | laplace(scale=0.1)").log_density(Stack(update), Batch.of(update), known={})

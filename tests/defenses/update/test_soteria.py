@@ -35,7 +35,7 @@ def test_the_mask_is_the_published_one(layer: str, batch: int) -> None:
     plain, part = task.update(records), soteria(layer=layer, p=0.8, epsilon=0.1)
     context = ClientContext(task, records, task.params)
     made = part.release(plain, context, generator=torch.Generator())
-    mask = made.side["mask"][f"{layer}.weight"]
+    mask = made.drawn["mask"][f"{layer}.weight"]
     assert mask[0].numpy().tolist() == published(task, records, layer, 80, 0.1).tolist()
     for name, value in plain.items():
         expected = value * mask if name == f"{layer}.weight" else value
@@ -82,14 +82,13 @@ def test_the_likelihood_on_surviving_columns_is_the_same_on_every_path() -> None
 
 def test_with_noise_the_density_is_that_of_the_columns_that_stayed() -> None:
     u, o = torch.tensor([[[0.3, 2.0]]]), torch.tensor([[[0.5, 0.0]]])
-    side: dict[str, dict[str, Tensor]] = {"1.mask": {"x.weight": torch.tensor([[[1.0, 0.0]]])}}
+    known: dict[str, dict[str, Tensor]] = {"soteria.mask": {"x.weight": torch.tensor([[[1.0, 0.0]]])}}
     value = (gaussian(std=0.5) | soteria(layer="x")).log_density(
-        Stack({"x.weight": o}), Batch.of({"x.weight": u}), side=side
+        Stack({"x.weight": o}), Batch.of({"x.weight": u}), known=known
     )
     assert float(value) == pytest.approx(float(torch.distributions.Normal(0.3, 0.5).log_prob(torch.tensor(0.5))))
-    before = {"0.mask": side["1.mask"]}
     value = (soteria(layer="x") | gaussian(std=0.5)).log_density(
-        Stack({"x.weight": o}), Batch.of({"x.weight": u}), side=before
+        Stack({"x.weight": o}), Batch.of({"x.weight": u}), known=known
     )
     assert float(value) == pytest.approx(
         float(torch.distributions.Normal(torch.tensor([0.3, 0.0]), 0.5).log_prob(o).sum())

@@ -17,7 +17,7 @@ def test_one_threshold_for_the_whole_update_or_one_for_each_tensor() -> None:
     whole = topk(keep=0.25).release(update, None, generator=torch.Generator())
     assert whole.observed["a"].tolist() == [5.0, -4.0, 0.0, 0.0]
     assert not whole.observed["b"].any()
-    assert float(whole.side["threshold"]["b"]) == 4.0
+    assert float(whole.drawn["threshold"]["b"]) == 4.0
     each = topk(keep=0.25, per="tensor").release(update, None, generator=torch.Generator())
     assert each.observed["a"].tolist() == [5.0, 0.0, 0.0, 0.0]
     assert each.observed["b"].tolist() == [[3.0, 0.0], [0.0, 0.0]]
@@ -27,7 +27,7 @@ def test_one_threshold_for_the_whole_update_or_one_for_each_tensor() -> None:
 def test_the_threshold_is_seen(part: topk) -> None:
     out = part.release(example_update(), None, generator=torch.Generator())
     seen = part.visible(Stack({name: value.unsqueeze(0) for name, value in out.observed.items()}))
-    for name, threshold in out.side["threshold"].items():
+    for name, threshold in out.drawn["threshold"].items():
         assert float(seen["threshold"][name]) == float(threshold)
 
 
@@ -37,7 +37,7 @@ def test_more_zeros_than_were_pruned_are_true_zeros() -> None:
     out = part.release(update, None, generator=torch.Generator())
     assert torch.equal(out.observed["w"], update["w"])
     seen = part.visible(Stack({"w": out.observed["w"].unsqueeze(0)}))
-    assert float(seen["threshold"]["w"]) == float(out.side["threshold"]["w"]) == 0.0
+    assert float(seen["threshold"]["w"]) == float(out.drawn["threshold"]["w"]) == 0.0
     # so a candidate must be zero there, and what is not counts in full
     moved = part.apply(Batch.of({"w": torch.full((1, 5), 0.05)}), seen)
     assert isinstance(moved, Batch)
@@ -49,7 +49,7 @@ def test_zeros_of_later_parts_are_not_taken_for_true_ones() -> None:
     update = {"w": torch.linspace(1, 2, 100)}
     out = part.release(update, None, generator=torch.Generator().manual_seed(0))
     seen = part.visible(Stack({"w": out.observed["w"].unsqueeze(0)}))
-    assert float(seen["0.threshold"]["w"]) > 1.0
+    assert float(seen["prune.threshold"]["w"]) > 1.0
 
 
 @pytest.mark.parametrize("text", ["topk(keep=0.1)", "clip(norm=0.1) | topk(keep=0.3, per='tensor')"])

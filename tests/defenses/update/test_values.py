@@ -24,12 +24,13 @@ def released(part: UpdatePart, update: dict[str, Tensor], seed: int = 0) -> dict
     return part.release(update, None, generator=torch.Generator().manual_seed(seed)).observed
 
 
-def log_density(part: UpdatePart, observed: list[float], update: list[float], **side: list[float]) -> float:
-    """Of one update of a few entries."""
+def log_density(
+    part: UpdatePart, observed: list[float], update: list[float], known: dict[str, list[float]] | None = None
+) -> float:
+    """Of one update of a few entries; ``known`` by address."""
     o, u = (torch.tensor([values], dtype=torch.float64) for values in (observed, update))
-    granted = {key.replace("_", "."): {"w": torch.tensor([v], dtype=torch.float64)} for key, v in side.items()}
-    granted = {key.lstrip("."): value for key, value in granted.items()}
-    return float(part.log_density(Stack({"w": o}), Batch.of({"w": u}), side=granted))
+    granted = {address: {"w": torch.tensor([v], dtype=torch.float64)} for address, v in (known or {}).items()}
+    return float(part.log_density(Stack({"w": o}), Batch.of({"w": u}), known=granted))
 
 
 def test_noise_densities_are_scipys() -> None:
@@ -47,15 +48,15 @@ def test_a_hidden_mask_is_the_mixture_and_a_granted_one_the_noise_at_the_masked_
     mixed = sum(math.log(0.7 * stats.norm.pdf(a, b, 0.5) + 0.3 * stats.norm.pdf(a, 0, 0.5)) for a, b in pairs)
     assert log_density(part, o, u) == pytest.approx(mixed, rel=1e-12)
     granted = stats.norm.logpdf(0.3, 0.1, 0.5) + stats.norm.logpdf(-2.0, 0.0, 0.5)
-    assert log_density(part, o, u, _0_mask=[1.0, 0.0]) == pytest.approx(granted, rel=1e-12)
+    assert log_density(part, o, u, {"random_prune.mask": [1.0, 0.0]}) == pytest.approx(granted, rel=1e-12)
 
 
 def test_a_pruned_zero_is_an_interval_and_a_survivor_the_noise() -> None:
     part, t = gaussian(std=0.5) | prune(p=0.5), 0.4
     inside = stats.norm.cdf(t, 0.2, 0.5) - stats.norm.cdf(-t, 0.2, 0.5)
     wanted = math.log(inside) + stats.norm.logpdf(-0.9, 0.2, 0.5)
-    assert log_density(part, [0.0, -0.9], [0.2, 0.2], _1_threshold=[t]) == pytest.approx(wanted, rel=1e-12)
-    assert log_density(part, [0.3], [0.2], _1_threshold=[t]) == -math.inf  # nothing smaller than τ survives
+    assert log_density(part, [0.0, -0.9], [0.2, 0.2], {"prune.threshold": [t]}) == pytest.approx(wanted, rel=1e-12)
+    assert log_density(part, [0.3], [0.2], {"prune.threshold": [t]}) == -math.inf  # nothing smaller than τ survives
 
 
 def test_zeros_of_two_prunings_add_up() -> None:
@@ -63,12 +64,14 @@ def test_zeros_of_two_prunings_add_up() -> None:
     assert log_density(twice, [0.0], [1.0]) == pytest.approx(math.log(1 - 0.6 * 0.7), rel=1e-12)
     both, t = gaussian(std=0.5) | prune(p=0.5) | random_prune(p=0.3), 0.4
     inside = stats.norm.cdf(t, 0.2, 0.5) - stats.norm.cdf(-t, 0.2, 0.5)
-    assert log_density(both, [0.0], [0.2], _1_threshold=[t]) == pytest.approx(math.log(0.3 + 0.7 * inside), rel=1e-12)
+    assert log_density(both, [0.0], [0.2], {"prune.threshold": [t]}) == pytest.approx(
+        math.log(0.3 + 0.7 * inside), rel=1e-12
+    )
 
 
 def test_without_anything_left_to_prune_a_zero_is_what_it_was() -> None:
     part = gaussian(std=0.5) | random_prune(p=0.8) | prune(p=0.3)
-    assert log_density(part, [0.0], [1.0], _2_threshold=[0.0]) == pytest.approx(math.log(0.8), rel=1e-12)
+    assert log_density(part, [0.0], [1.0], {"prune.threshold": [0.0]}) == pytest.approx(math.log(0.8), rel=1e-12)
 
 
 @pytest.mark.parametrize("text", ["gaussian(std=0.001) | prune(p=0.5)", "laplace(scale=0.001) | prune(p=0.5)"])
@@ -76,8 +79,8 @@ def test_without_anything_left_to_prune_a_zero_is_what_it_was() -> None:
 def test_interval_likelihood_and_its_slope_are_right_far_out_in_float32(text: str, threshold: float) -> None:
     part, levels = parse(text), [-4.0, -0.3, -0.02, 0.0, 0.004, 0.3, 1.0, 10.0]
     u = torch.tensor(levels).unsqueeze(1).requires_grad_()
-    side = {"1.threshold": {"w": torch.full((len(levels), 1), threshold)}}
-    value = part.log_density(Stack({"w": torch.zeros(len(levels), 1)}), Batch.of({"w": u}), side=side)
+    known = {"prune.threshold": {"w": torch.full((len(levels), 1), threshold)}}
+    value = part.log_density(Stack({"w": torch.zeros(len(levels), 1)}), Batch.of({"w": u}), known=known)
     (slope,) = torch.autograd.grad(value.sum(), u)
     for level, found, found_slope in zip(levels, value.tolist(), slope.flatten().tolist(), strict=True):
         wanted, wanted_slope = _interval(text.startswith("gaussian"), level, threshold)
@@ -116,7 +119,7 @@ def test_clip_scales_down_to_the_norm_and_never_up(norm: float, per: str, scale:
 def test_clip_of_an_update_of_zeros_is_finite_with_a_finite_slope() -> None:
     part = clip(norm=1.0) | gaussian(std=0.1)
     u = torch.zeros(2, 3, requires_grad=True)
-    value = part.log_density(Stack({"w": torch.ones(2, 3)}), Batch.of({"w": u}), side={})
+    value = part.log_density(Stack({"w": torch.ones(2, 3)}), Batch.of({"w": u}), known={})
     (slope,) = torch.autograd.grad(value.sum(), u)
     assert slope.isfinite().all()
 
@@ -144,7 +147,7 @@ def test_magnitude_pruning_keeps_the_largest_of_each_tensor(p: float) -> None:
         # the threshold is a survivor, so that anybody can read it off
         seen = prune(p=p).visible(Stack({name: value.unsqueeze(0) for name, value in out.observed.items()}))
         for name, threshold in seen["threshold"].items():
-            assert float(threshold) == float(out.side["threshold"][name])
+            assert float(threshold) == float(out.drawn["threshold"][name])
 
 
 def test_ties_at_the_threshold_survive() -> None:
@@ -156,7 +159,7 @@ def test_random_pruning_drops_the_fraction_and_says_which() -> None:
     out = random_prune(p=0.3).release(update, None, generator=torch.Generator().manual_seed(0))
     dropped = float((out.observed["w"] == 0).double().mean())
     assert dropped == pytest.approx(0.3, abs=5 * math.sqrt(0.3 * 0.7 / 200_000))
-    assert torch.equal(out.observed["w"], out.side["mask"]["w"])
+    assert torch.equal(out.observed["w"], out.drawn["mask"]["w"])
 
 
 def test_smallest_survivor_of_each_row_and_zero_where_there_is_none() -> None:
@@ -167,19 +170,37 @@ def test_smallest_survivor_of_each_row_and_zero_where_there_is_none() -> None:
 def test_what_is_visible_is_what_nothing_covers_up() -> None:
     observed = Stack({"w": torch.tensor([[0.0, 0.4, -0.2]])})
     assert set(parse("random_prune(p=0.5) | gaussian(std=0.1)").visible(observed)) == set()
-    assert set(parse("gaussian(std=0.1) | prune(p=0.5)").visible(observed)) == {"1.threshold", "1.kept"}
+    assert set(parse("gaussian(std=0.1) | prune(p=0.5)").visible(observed)) == {"prune.threshold", "prune.kept"}
     assert set(parse("prune(p=0.5) | clip(norm=1.0)").visible(observed)) == set()
-    assert set(parse("prune(p=0.5) | identity()").visible(observed)) == {"0.threshold", "0.kept"}
-    mask = parse("gaussian(std=0.1) | random_prune(p=0.5)").visible(observed)["1.mask"]["w"]
+    assert set(parse("prune(p=0.5) | identity()").visible(observed)) == {"prune.threshold", "prune.kept"}
+    mask = parse("gaussian(std=0.1) | random_prune(p=0.5)").visible(observed)["random_prune.mask"]["w"]
     assert mask.tolist() == [[0.0, 1.0, 1.0]]
 
 
 def test_a_threat_grants_by_name_whatever_the_place_in_the_chain() -> None:
     part = parse("random_prune(p=0.5) | gaussian(std=0.1) | prune(p=0.5)")
     out = part.release(example_update(), None, generator=torch.Generator().manual_seed(0))
-    assert set(part.nuisances) == set(out.side) == {"0.mask", "2.threshold"}
-    assert set(Threat(grants=frozenset({"mask"})).granted(out.side)) == {"0.mask"}
-    assert Threat().granted(out.side) == {}
+    addresses = [nuisance.name for nuisance in part.nuisances]
+    assert addresses == list(out.drawn) == ["random_prune.mask", "prune.threshold"]
+    for name in ("mask", "random_prune.mask"):
+        knows = Threat(grants=frozenset({name})).mapping(addresses)
+        assert knows == {"random_prune.mask": "granted", "prune.threshold": "hidden"}
+    assert set(Threat().mapping(addresses).values()) == {"hidden"}
+
+
+def test_a_part_alone_has_bare_names_and_equal_parts_in_a_chain_are_numbered() -> None:
+    alone, update, generator = random_prune(p=0.5), example_update(), torch.Generator().manual_seed(0)
+    assert [nuisance.name for nuisance in alone.nuisances] == ["mask"]
+    assert set(alone.release(update, None, generator=generator).drawn) == {"mask"}
+    twice = random_prune(p=0.5) | random_prune(p=0.2) | gaussian(std=0.1)
+    out = twice.release(update, None, generator=generator)
+    assert list(out.drawn) == ["random_prune.mask", "random_prune#2.mask"]
+    first, second = out.drawn.values()
+    assert not all(torch.equal(first[name], second[name]) for name in update)
+    # each mask is used at its own part: the noise is at both of them times the update
+    o, u, known = [0.4, 0.4], [1.0, 1.0], {"random_prune.mask": [1.0, 1.0], "random_prune#2.mask": [1.0, 0.0]}
+    wanted = stats.norm.logpdf(0.4, 1.0, 0.1) + stats.norm.logpdf(0.4, 0.0, 0.1)
+    assert log_density(twice, o, u, known) == pytest.approx(wanted, rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_the_density_is_scipys() -> None:
     wanted = stats.vonmises_fisher(flat / np.linalg.norm(flat), 7.0).logpdf(
         np.concatenate([v.flatten().numpy() for v in made.values()])
     )
-    found = vmf(kappa=7.0).log_density(stacked([made]), Batch.of(stacked([update])), side={})
+    found = vmf(kappa=7.0).log_density(stacked([made]), Batch.of(stacked([update])), known={})
     assert float(found) == pytest.approx(float(wanted), rel=1e-10)
 
 
@@ -42,7 +42,7 @@ def test_only_the_direction_leaves(scale: float, dtype: torch.dtype) -> None:
     assert float(norm(made)) == pytest.approx(1.0, abs=1e-6)
     for name, value in made.items():
         assert torch.allclose(value.double(), plain[name] / norm(plain), atol=1e-4)
-    found = vmf(kappa=2.0).log_density(stacked([made]), Batch.of(stacked([update])), side={})
+    found = vmf(kappa=2.0).log_density(stacked([made]), Batch.of(stacked([update])), known={})
     assert math.isfinite(float(found)), "a tiny or huge update still has a direction"
 
 
@@ -62,7 +62,7 @@ def test_a_mask_before_it_must_be_granted() -> None:
     assert sampler_agrees_with_density(part, grant=("mask",), draws=600) > 0
     update = Batch.of({"layer.weight": torch.ones(1, 4)})
     with pytest.raises(NoDensityError, match="not independent entry by entry"):
-        part.log_density(Stack({"layer.weight": torch.full((1, 4), 0.5)}), update, side={})
+        part.log_density(Stack({"layer.weight": torch.full((1, 4), 0.5)}), update, known={})
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_mask_before_it_must_be_granted() -> None:
 def test_nothing_may_act_on_it_and_two_noises_have_no_density(text: str) -> None:
     observed = Stack({"layer.weight": torch.full((1, 4), 0.5)})
     with pytest.raises(NoDensityError):
-        lg.parse(text).log_density(observed, Batch.of({"layer.weight": torch.ones(1, 4)}), side={})
+        lg.parse(text).log_density(observed, Batch.of({"layer.weight": torch.ones(1, 4)}), known={})
 
 
 @pytest.mark.parametrize("kappa", [-1.0, math.nan, math.inf])

@@ -21,6 +21,7 @@ from leakgauge.errors import DomainError
 from leakgauge.expr import Part, register
 from leakgauge.seeds import seed_of
 from leakgauge.types import Progress, Tree
+from leakgauge.updates.trees import rows
 
 P = TypeVar("P")
 
@@ -58,7 +59,7 @@ class Problem:
         return len(self.seeds)
 
     def flat(self, tree: Tree) -> Tensor:
-        return torch.cat([tree[name].flatten(1) for name in self.start], 1)
+        return torch.cat([rows(tree[name]) for name in self.start], 1)
 
     def tree(self, point: Tensor) -> dict[str, Tensor]:
         pieces = point.split([v[0].numel() for v in self.start.values()], 1)

@@ -12,19 +12,19 @@ from typing import Any
 from leakgauge import metrics
 from leakgauge.audit.judge.statistics import Scores
 from leakgauge.audit.prepare import Prepared
-from leakgauge.bounds import BestGuess, Corridor, Figure, blind_guess, bound_of_task, corridor
+from leakgauge.bounds import BestGuess, Corridor, Figure, bound_of_task, corridor, measured_guess
 from leakgauge.defenses import Gaussian, Laplace, UpdatePart, parts_of
 from leakgauge.study.spec import Spec
 from leakgauge.task import Task
 
 HALF = 0.5
 CONFIDENCE = 0.99
-"""Of κ, and of all comparisons of an audit with their ceilings together."""
+"""Of the best guess, and of all comparisons of an audit with their ceilings together."""
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the bounds of an audit share: κ at its leak threshold, and the number of comparisons."""
+    """What the bounds of an audit share: the best guess at its leak threshold, and the number of comparisons."""
 
     spec: Spec
     prepared: Prepared
@@ -115,12 +115,12 @@ def _figure(figure: Figure) -> dict[str, Any]:
 
 
 def ceilings(spec: Spec, prepared: Prepared, metric: str) -> Ceilings:
-    """κ over the reference records, once for all defenses."""
+    """The best guess over the reference records, once for all defenses."""
     threshold = getattr(spec.verdict.recognisable, metric)
     score = metrics.ssim if metric == "ssim" else metrics.psnr
     enough = threshold is not None and len(prepared.reference) >= 4
     guess = (
-        blind_guess(
+        measured_guess(
             prepared.reference,
             score,
             threshold,

@@ -14,7 +14,7 @@ from leakgauge.defenses.input.operations import OPERATIONS, Operation
 from leakgauge.defenses.stages import Encoded, InputPart
 from leakgauge.errors import DataError, DomainError
 from leakgauge.expr import register
-from leakgauge.types import Domain, Records
+from leakgauge.types import Domain, Nuisance, Records
 
 _POLICY = re.compile(r"-?\d+(?:--?\d+)*")
 
@@ -34,7 +34,7 @@ class AutomaticTransformation(InputPart):
     """
 
     policy: str = "3-1-7+43-18-18"
-    nuisances: ClassVar[tuple[str, ...]] = ("choice", "signs")
+    nuisances: ClassVar[tuple[Nuisance, ...]] = (Nuisance("choice", per="example"), Nuisance("signs", per="example"))
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, str):

@@ -14,9 +14,10 @@ from leakgauge import data, guards
 from leakgauge.defenses.stages import Encoded, InputPart
 from leakgauge.errors import DataError, DomainError
 from leakgauge.expr import register
-from leakgauge.types import Domain, Records
+from leakgauge.types import Domain, Nuisance, Records
 
 Law = Literal["dirichlet", "normal"]
+_MIXTURE = (Nuisance("indices", per="example"), Nuisance("coefficients", per="example"))
 CENTRE = 0.5
 """Signs are flipped around mid-grey, so that an encoding is an image in [0, 1] again."""
 
@@ -39,7 +40,7 @@ class MixUp(InputPart):
     k: int = 4
     cap: float = 0.65
     law: Law = "dirichlet"
-    nuisances: ClassVar[tuple[str, ...]] = ("indices", "coefficients")
+    nuisances: ClassVar[tuple[Nuisance, ...]] = _MIXTURE
 
     def __post_init__(self) -> None:
         guards.count(self.k, "k", self.expression_name)
@@ -97,7 +98,7 @@ class InstaHide(MixUp):
     """
 
     public: str | None = None
-    nuisances: ClassVar[tuple[str, ...]] = ("indices", "coefficients", "signs")
+    nuisances: ClassVar[tuple[Nuisance, ...]] = (*_MIXTURE, Nuisance("signs", per="example"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,8 +133,8 @@ class InstaHide(MixUp):
             inputs = inputs + torch.einsum("bk,bk...->b...", weights[:, 2:], strangers[chosen].to(inputs))
             indices = torch.cat([indices, -1 - chosen], 1)
         signs = _signs(self._rows(pool, indices), pool, generator).to(inputs)
-        side = {"indices": indices, "coefficients": weights, "signs": signs}
-        return Encoded(CENTRE + signs * (inputs - CENTRE), made.labels, pool.domain, side)
+        drawn = {"indices": indices, "coefficients": weights, "signs": signs}
+        return Encoded(CENTRE + signs * (inputs - CENTRE), made.labels, pool.domain, drawn)
 
     def _rows(self, pool: Records | Encoded, indices: Tensor) -> Tensor:
         return indices[:, 0]  # the first record of a mixture is the one it stands for

@@ -14,7 +14,8 @@ from leakgauge import guards
 from leakgauge.defenses.stages import ModelPart
 from leakgauge.errors import ModelError
 from leakgauge.expr import register
-from leakgauge.types import Domain, Loss
+from leakgauge.laws import Normal
+from leakgauge.types import Domain, Loss, Nuisance
 
 NAME = "precode"
 Form = Literal["official", "bayes"]
@@ -118,7 +119,7 @@ class Precode(ModelPart):
     form: Form = "official"
     uniform: float | None = None
     seed: int = 0
-    nuisances: ClassVar[tuple[str, ...]] = ("noise",)
+    nuisances: ClassVar[tuple[Nuisance, ...]] = (Nuisance("noise", per="example", law=Normal()),)
     columns: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -153,9 +154,12 @@ class Precode(ModelPart):
         default = 1e-3 if self.form == "official" else 3e-3
         return WithDivergence(loss, default if self.beta is None else self.beta)
 
-    def draw(self, model: nn.Module, batch: int, *, generator: Generator) -> dict[str, Tensor]:
-        name, _ = bottleneck_of(model)
-        return {f"{name}.noise": torch.randn(batch, self.k, generator=generator)}
+    def draw(self, model: nn.Module, batch: int, steps: int, *, generator: Generator) -> dict[str, Tensor]:
+        shape = (batch, self.k) if steps == 1 else (batch, steps, self.k)
+        return {"noise": Normal().sample(shape, generator=generator)}
+
+    def buffers(self, model: nn.Module) -> dict[str, str]:
+        return {"noise": f"{bottleneck_of(model)[0]}.noise"}
 
 
 def bottleneck_of(model: nn.Module) -> tuple[str, Bottleneck]:

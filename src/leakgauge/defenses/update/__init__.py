@@ -4,6 +4,15 @@ from leakgauge.defenses.update.base import EntryDensity, UpdatePart, parts_of
 from leakgauge.defenses.update.chain import Chain
 from leakgauge.defenses.update.maps import Clip, Identity
 from leakgauge.defenses.update.noise import Gaussian, Laplace
+from leakgauge.defenses.update.promises import (
+    GaussianNoise,
+    LaplaceNoise,
+    NoiseLaw,
+    Sensitivity,
+    Sizes,
+    Unit,
+    VonMisesFisherNoise,
+)
 from leakgauge.defenses.update.prune import MagnitudePrune, RandomPrune, smallest_survivor
 from leakgauge.defenses.update.quantise import Quantise
 from leakgauge.defenses.update.sign import Sign
@@ -22,16 +31,23 @@ __all__ = [
     "Clip",
     "EntryDensity",
     "Gaussian",
+    "GaussianNoise",
     "Identity",
     "Laplace",
+    "LaplaceNoise",
     "MagnitudePrune",
+    "NoiseLaw",
     "Quantise",
     "RandomPrune",
+    "Sensitivity",
     "Sign",
+    "Sizes",
     "Soteria",
     "TopK",
+    "Unit",
     "UpdatePart",
     "VonMisesFisher",
+    "VonMisesFisherNoise",
     "clip",
     "gaussian",
     "identity",

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import torch
 from torch import Generator, Tensor
 
+from leakgauge.defenses.update.promises import NoiseLaw, Sensitivity
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import Part
-from leakgauge.types import Context, Release, Side, Tree, Updates
+from leakgauge.types import Context, Known, Nuisance, Release, Tree, Updates
 
 if TYPE_CHECKING:
     from leakgauge.defenses.update.chain import Chain
@@ -31,7 +32,7 @@ class EntryDensity:
     ``log(u, o, *others)`` is its log (a probability where o is an atom); ``log_mass(u, low, high, *others)``
     is ``log P(low < O < high)``, which interval likelihoods need; ``log_hat(u, o, below, above, *others)`` is
     ``log E hat(O)``, which stochastic rounding needs (None where it is not known), with a hat that rises from 0 at
-    ``o − below`` to 1 at o and falls to 0 at ``o + above``; an infinite side stays at 1. ``others`` are the granted
+    ``o − below`` to 1 at o and falls to 0 at ``o + above``; an infinite known stays at 1. ``others`` are the granted
     nuisances; ``atom`` says whether zero has a probability of its own, ``lattice`` whether all values lie on levels,
     which the ends of intervals then meet.
     """
@@ -52,21 +53,29 @@ class UpdatePart(Part):
     """An update-stage part. ``|`` chains it with the next.
 
     ``support`` says where noise lies: anywhere, or on the unit sphere of all entries, where a density is per area.
-    Proofs rest on two promises, and a part that makes none gets no bound: ``closed``, to look at nothing but what it is
-    given (and chance), so that after noise it is post-processing; ``shrinks``, to lengthen no update, so that a
-    clipping norm before it still holds after it.
+    Proofs rest on promises, and a part that makes none gets no bound: ``post_processing`` (it looks at nothing but what
+    it is given, and chance), the law of a nuisance (drawn without looking at the record, so that granting it tells
+    nothing about that), :meth:`sensitivity` and :attr:`noise_law`.
     """
 
     stage: ClassVar[str] = "update"
-    nuisances: ClassVar[tuple[str, ...]] = ()
+    nuisances: ClassVar[tuple[Nuisance, ...]] = ()
     support: ClassVar[Support] = "entries"
-    closed: ClassVar[bool] = False
-    shrinks: ClassVar[bool] = False
+    post_processing: ClassVar[bool] = False
 
     @property
     def per_example(self) -> bool:
         """Whether it acts on the update of every example, before they are put together; such a part stands first."""
         return False
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        """How far a record can move an update behind this part, from what holds before it; here, no promise."""
+        return before.unknown()
+
+    @property
+    def noise_law(self) -> NoiseLaw | None:
+        """The law of the noise it adds, independent of everything; None for a part that adds none or cannot say."""
+        return None
 
     def fits(self, params: Tree) -> None:
         """Refuse a model that this part cannot act on, before anything runs."""
@@ -74,20 +83,20 @@ class UpdatePart(Part):
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         raise NotImplementedError
 
-    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
         raise NoDensityError(
             f"{self!r} alone has no density", remedy="let the chain contain noise, or attack with a matching loss"
         )
 
     def visible(self, observed: Tree) -> dict[str, Tree]:
         """The nuisances that anybody can read off what this part let out, when nothing covers it up."""
-        return {}
+        return {n.name: n.visible(observed) for n in self.nuisances if n.visible is not None}
 
     def covered(self, observed: Tree) -> dict[str, Tree]:
         """The same when later parts have set further entries to zero."""
         return self.visible(observed)
 
-    def apply(self, update: Updates, side: Side) -> Updates | None:
+    def apply(self, update: Updates, known: Known) -> Updates | None:
         """This part as a differentiable map of the update, given its nuisances; None if it is none."""
         return None
 
@@ -95,7 +104,7 @@ class UpdatePart(Part):
         """The density of noise on top of this part, with its nuisances summed out; None if that is not known."""
         return None
 
-    def after(self, density: EntryDensity, side: Side) -> EntryDensity | None:
+    def after(self, density: EntryDensity, known: Known) -> EntryDensity | None:
         """The density of this part on top of noise; None if there is none."""
         return None
 
@@ -103,7 +112,7 @@ class UpdatePart(Part):
         """The density of independent noise; None for a part that adds none."""
         return None
 
-    def density_given(self, side: Side) -> EntryDensity | None:
+    def density_given(self, known: Known) -> EntryDensity | None:
         """The same where it hangs on a nuisance that is seen or granted, such as the step of a rounding."""
         return self.entry_density()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from torch import Generator, Tensor
@@ -10,7 +11,8 @@ from torch import Generator, Tensor
 from leakgauge.defenses.update.base import EntryDensity, Support, UpdatePart
 from leakgauge.defenses.update.maps import Clip, Identity
 from leakgauge.errors import DomainError, NoDensityError
-from leakgauge.types import Context, Release, Side, Tree, Updates
+from leakgauge.expr import labelled
+from leakgauge.types import Context, Known, Nuisance, Release, Tree, Updates, own_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,9 +39,17 @@ class Chain(UpdatePart):
     def per_example(self) -> bool:
         return any(part.per_example for part in self.parts)
 
+    @cached_property
+    def labelled(self) -> dict[str, UpdatePart]:
+        """The parts by their labels: their names, the second of two equal ones ``name#2``."""
+        return labelled(self.parts)
+
     @property
-    def nuisances(self) -> tuple[str, ...]:  # type: ignore[override]
-        return tuple(f"{i}.{name}" for i, part in enumerate(self.parts) for name in part.nuisances)
+    def nuisances(self) -> tuple[Nuisance, ...]:  # type: ignore[override]
+        """Those of the parts, each under its address ``part.name``."""
+        return tuple(
+            replace(n, name=f"{label}.{n.name}") for label, part in self.labelled.items() for n in part.nuisances
+        )
 
     @property
     def support(self) -> Support:  # type: ignore[override]
@@ -53,42 +63,64 @@ class Chain(UpdatePart):
             part.fits(params)
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
-        observed, side = dict(update), {}
-        for i, part in enumerate(self.parts):
+        observed, drawn = dict(update), {}
+        for label, part in self.labelled.items():
             out = part.release(observed, context, generator=generator)
             observed = out.observed
-            side.update({f"{i}.{name}": value for name, value in out.side.items()})
-        return Release(observed, side)
+            drawn.update({f"{label}.{name}": value for name, value in out.drawn.items()})
+        return Release(observed, drawn)
 
     def visible(self, observed: Tree) -> dict[str, Tree]:
-        side: dict[str, Tree] = {}
+        known: dict[str, Tree] = {}
         scaled = zeroed = False
-        for i, part in reversed(list(enumerate(self.parts))):
-            seen = part.covered(observed) if zeroed else part.visible(observed)
+        for label, part in reversed(self.labelled.items()):
+            values = part.covered(observed) if zeroed else part.visible(observed)
             if scaled:  # zeros survive a rescaling, magnitudes do not
-                seen = {name: value for name, value in seen.items() if name == "mask"}
-            side.update({f"{i}.{name}": value for name, value in seen.items()})
+                places = {n.name for n in part.nuisances if n.per == "entry"}
+                values = {name: value for name, value in values.items() if name in places}
+            known.update({f"{label}.{name}": value for name, value in values.items()})
             scaled = scaled or isinstance(part, Clip)
             if not isinstance(part, Identity | Clip):
                 zeroed = True
-                if not seen:
+                if not values:
                     break  # noise covers up what lies below it
-        return side
+        return known
 
-    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
         noise = self.noise_at()
-        moved, hidden = self._moved(noise, update, side)
+        moved, hidden = self._moved(noise, update, known)
         if noise == len(self.parts) - 1 and not hidden:
-            return self.parts[noise].log_density(observed, moved, side=_of(side, noise))
-        return self._entry_density(noise, side, hidden)(observed, moved)
+            return self.parts[noise].log_density(observed, moved, known=self._of(known, noise))
+        return self._entry_density(noise, known, hidden)(observed, moved)
 
-    def apply(self, update: Updates, side: Side) -> Updates | None:
-        for i, part in enumerate(self.parts):
-            moved = part.apply(update, _of(side, i))
+    def apply(self, update: Updates, known: Known) -> Updates | None:
+        for label, part in self.labelled.items():
+            moved = part.apply(update, own_of(known, label))
             if moved is None:
                 return None
             update = moved
         return update
+
+    def _of(self, known: Known, place: int) -> dict[str, Any]:
+        """What is known of the part at a place of the chain, by its bare names."""
+        return own_of(known, list(self.labelled)[place])
+
+    def sums_out(self, address: str) -> bool:
+        """Whether the density exists while this nuisance, and no other, is hidden from who evaluates it."""
+        label, _, _ = address.rpartition(".")
+        places = list(self.labelled)
+        if label not in places or not any(is_noise(part) for part in self.parts):
+            return False
+        noise, place = self.noise_at(), places.index(label)
+        if place > noise:
+            return False
+        if place == noise:
+            return True
+        density = self.parts[noise].entry_density()
+        maps_follow = any(
+            not part.nuisances and not isinstance(part, Identity) for part in self.parts[place + 1 : noise]
+        )
+        return density is not None and not maps_follow and self.parts[place].before(density) is not None
 
     def noise_at(self) -> int:
         """The place of the noise; an error if there is none, or more than one."""
@@ -101,11 +133,11 @@ class Chain(UpdatePart):
             raise NoDensityError(f"{self!r} {what}", remedy=f"{remedy}, or attack with a matching loss")
         return places[0]
 
-    def _moved(self, noise: int, update: Updates, side: Side) -> tuple[Updates, list[UpdatePart]]:
+    def _moved(self, noise: int, update: Updates, known: Known) -> tuple[Updates, list[UpdatePart]]:
         """The update at the door of the noise, and the parts whose nuisance must be summed out."""
         hidden: list[UpdatePart] = []
         for i, part in enumerate(self.parts[:noise]):
-            moved = part.apply(update, _of(side, i))
+            moved = part.apply(update, self._of(known, i))
             if moved is None:
                 hidden.append(part)
             elif not hidden:
@@ -113,12 +145,12 @@ class Chain(UpdatePart):
             else:
                 raise NoDensityError(
                     f"part {i + 1}, {part!r}, acts after the hidden choice of {hidden[-1]!r}",
-                    remedy=f"put {hidden[-1]!r} right before the noise, or grant its {hidden[-1].nuisances[0]}",
+                    remedy=f"put {hidden[-1]!r} right before the noise, or grant its {hidden[-1].nuisances[0].name}",
                 )
         return update, hidden
 
-    def _entry_density(self, noise: int, side: Side, hidden: list[UpdatePart]) -> EntryDensity:
-        density = self.parts[noise].density_given(_of(side, noise))
+    def _entry_density(self, noise: int, known: Known, hidden: list[UpdatePart]) -> EntryDensity:
+        density = self.parts[noise].density_given(self._of(known, noise))
         if density is None:
             raise NoDensityError(
                 f"the noise of {self.parts[noise]!r} is not independent entry by entry",
@@ -128,12 +160,12 @@ class Chain(UpdatePart):
             wrapped = part.before(density)
             if wrapped is None:
                 raise NoDensityError(
-                    f"the {part.nuisances[0]} of {part!r} is hidden by the noise after it",
-                    remedy=f"grant its {part.nuisances[0]}, or put {part!r} after the noise",
+                    f"the {part.nuisances[0].name} of {part!r} is hidden by the noise after it",
+                    remedy=f"grant its {part.nuisances[0].name}, or put {part!r} after the noise",
                 )
             density = wrapped
         for i, part in enumerate(self.parts[noise + 1 :], noise + 1):
-            wrapped = part.after(density, _of(side, i))
+            wrapped = part.after(density, self._of(known, i))
             if wrapped is None:
                 raise NoDensityError(
                     f"part {i + 1}, {part!r}, acts on the noise of part {noise + 1}, {self.parts[noise]!r}",
@@ -148,8 +180,3 @@ def is_noise(part: UpdatePart) -> bool:
     return type(part).entry_density is not UpdatePart.entry_density or (
         type(part).log_density is not UpdatePart.log_density
     )
-
-
-def _of(side: Side, part: int) -> dict[str, Any]:
-    prefix = f"{part}."
-    return {key.removeprefix(prefix): value for key, value in side.items() if key.startswith(prefix)}

@@ -11,9 +11,10 @@ from torch import Generator, Tensor
 
 from leakgauge import guards
 from leakgauge.defenses.update.base import EntryDensity, UpdatePart
+from leakgauge.defenses.update.promises import Sensitivity
 from leakgauge.errors import ModelError
 from leakgauge.expr import register
-from leakgauge.types import Context, Release, Side, Tree, Updates
+from leakgauge.types import Context, Known, Release, Tree, Updates
 from leakgauge.updates import trees
 
 
@@ -22,16 +23,18 @@ from leakgauge.updates import trees
 class Identity(UpdatePart):
     """No defense: the update leaves as it is."""
 
-    closed: ClassVar[bool] = True
-    shrinks: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        return before
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         return Release(dict(update))
 
-    def apply(self, update: Updates, side: Side) -> Updates:
+    def apply(self, update: Updates, known: Known) -> Updates:
         return update
 
-    def after(self, density: EntryDensity, side: Side) -> EntryDensity:
+    def after(self, density: EntryDensity, known: Known) -> EntryDensity:
         return density
 
     @classmethod
@@ -58,8 +61,7 @@ class Clip(UpdatePart):
 
     norm: float
     per: Literal["update", "layer", "example"] = "update"
-    closed: ClassVar[bool] = True
-    shrinks: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.norm != math.inf:  # the neutral setting
@@ -69,6 +71,11 @@ class Clip(UpdatePart):
     @property
     def per_example(self) -> bool:
         return self.per == "example"
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        if self.per == "example":
+            return before.clipped_by_example(self.norm)
+        return before.clipped(self.norm) if self.per == "update" else before.clipped_by_layer(self.norm)
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         if self.per_example:
@@ -88,13 +95,13 @@ class Clip(UpdatePart):
         factor = self._factor(squares, tuple(updates))[:, 0]
         return trees.mapped(lambda u: u * factor.view(-1, *[1] * (u.dim() - 1)), updates)
 
-    def apply(self, update: Updates, side: Side) -> Updates:
+    def apply(self, update: Updates, known: Known) -> Updates:
         def clipped(one: Updates) -> Updates:
             return one.scaled(self._factor(one.square(), one.names))
 
         return update.each(clipped) if self.per_example else clipped(update)
 
-    def after(self, density: EntryDensity, side: Side) -> EntryDensity | None:
+    def after(self, density: EntryDensity, known: Known) -> EntryDensity | None:
         return None if math.isfinite(self.norm) else density
 
     def _factor(self, squares: Tensor, names: tuple[str, ...]) -> Tensor:

@@ -12,9 +12,10 @@ from torch import Generator, Tensor
 
 from leakgauge import guards
 from leakgauge.defenses.update.base import EntryDensity, UpdatePart, draw
+from leakgauge.defenses.update.promises import GaussianNoise, LaplaceNoise
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import register
-from leakgauge.types import Context, Release, Side, Tree, Updates
+from leakgauge.types import Context, Known, Release, Tree, Updates
 from leakgauge.updates import absolute_residual, squared_residual, trees
 
 
@@ -31,17 +32,21 @@ class Gaussian(UpdatePart):
     """
 
     std: float
-    closed: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_scale("gaussian", "std", self.std)
+
+    @property
+    def noise_law(self) -> GaussianNoise | None:
+        return GaussianNoise(self.std) if self.std > 0 else None
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         if self.std == 0:
             return Release(dict(update))
         return Release(trees.mapped(lambda u: u + self.std * draw(u, generator), update))
 
-    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
         _check_density(self, self.std)
         entries = sum(observed[name][0].numel() for name in update.names)
         constant = entries * math.log(self.std * math.sqrt(2 * math.pi))
@@ -74,17 +79,21 @@ class Laplace(UpdatePart):
     """
 
     scale: float
-    closed: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_scale("laplace", "scale", self.scale)
+
+    @property
+    def noise_law(self) -> LaplaceNoise | None:
+        return LaplaceNoise(self.scale) if self.scale > 0 else None
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         if self.scale == 0:
             return Release(dict(update))
         return Release(trees.mapped(lambda u: u + self.scale * _laplace(u, generator), update))
 
-    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
         return self.entry_density()(observed, update)
 
     def entry_density(self) -> EntryDensity:

@@ -12,8 +12,10 @@ from torch import Generator, Tensor, nn
 
 from leakgauge import guards
 from leakgauge.defenses.update.base import EntryDensity, UpdatePart, draw
+from leakgauge.defenses.update.promises import Sensitivity
 from leakgauge.expr import register
-from leakgauge.types import Context, Release, Side, Tree, Updates
+from leakgauge.laws import Bernoulli
+from leakgauge.types import Context, Known, Nuisance, Release, Tree, Updates
 from leakgauge.updates import Sloped, Slopes, excess, masked, trees
 
 
@@ -33,22 +35,24 @@ class RandomPrune(UpdatePart):
     """
 
     p: float
-    nuisances: ClassVar[tuple[str, ...]] = ("mask",)
-    closed: ClassVar[bool] = True
-    shrinks: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_fraction("random_prune", self.p)
+
+    @property
+    def nuisances(self) -> tuple[Nuisance, ...]:  # type: ignore[override]
+        return (Nuisance("mask", per="entry", law=Bernoulli(self.p), visible=_nonzero),)
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        return before.pruned(keep=1 - self.p)
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         mask = trees.mapped(lambda u: (draw(u, generator, torch.rand) >= self.p).to(u.dtype), update)
         return Release(trees.mapped(torch.mul, update, mask), {"mask": mask})
 
-    def visible(self, observed: Tree) -> dict[str, Tree]:
-        return {"mask": trees.mapped(lambda o: (o != 0).to(o.dtype), observed)}
-
-    def apply(self, update: Updates, side: Side) -> Updates | None:
-        return update.mapped(masked, side["mask"]) if "mask" in side else None
+    def apply(self, update: Updates, known: Known) -> Updates | None:
+        return update.mapped(masked, known["mask"]) if "mask" in known else None
 
     def before(self, density: EntryDensity) -> EntryDensity:
         hat = None if density.log_hat is None else _mixture(density.log_hat, self.p)
@@ -56,7 +60,7 @@ class RandomPrune(UpdatePart):
             _mixture(density.log, self.p), _mixture(density.log_mass, self.p), density.others, log_hat=hat
         )
 
-    def after(self, density: EntryDensity, side: Side) -> EntryDensity:
+    def after(self, density: EntryDensity, known: Known) -> EntryDensity:
         if self.p == 0:
             return density
         kept, dropped = _log_odds(self.p)
@@ -91,9 +95,14 @@ class Thresholded(UpdatePart):
     τ = 0: nothing was pruned, and every zero is a true one (dead units have many).
     """
 
-    nuisances: ClassVar[tuple[str, ...]] = ("threshold",)
-    closed: ClassVar[bool] = True
-    shrinks: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        return before.norm_only()
+
+    @property
+    def nuisances(self) -> tuple[Nuisance, ...]:  # type: ignore[override]
+        return (Nuisance("threshold", per="tensor", visible=lambda observed: self.visible(observed)["threshold"]),)
 
     @property
     def share(self) -> float:
@@ -138,7 +147,7 @@ class Thresholded(UpdatePart):
         threshold = {name: threshold[name] for name in observed}
         return {"threshold": threshold, "kept": trees.mapped(lambda o: o != 0, observed)}
 
-    def apply(self, update: Updates, side: Side) -> Updates | None:
+    def apply(self, update: Updates, known: Known) -> Updates | None:
         """With the survivors in sight: theirs as they are, and of a zero only the excess over τ.
 
         A candidate whose entry is below τ where a zero was seen explains it perfectly, so the excess is what
@@ -146,17 +155,17 @@ class Thresholded(UpdatePart):
         """
         if self == self.neutral():
             return update
-        if "threshold" not in side:
+        if "threshold" not in known:
             return None
-        threshold = side["threshold"]
-        if "kept" not in side:
+        threshold = known["threshold"]
+        if "kept" not in known:
             return update.mapped(lambda u, t: torch.where(u.abs() < t, torch.zeros_like(u), u), threshold)
-        return update.mapped(excess, threshold, side["kept"])
+        return update.mapped(excess, threshold, known["kept"])
 
-    def after(self, density: EntryDensity, side: Side) -> EntryDensity | None:
+    def after(self, density: EntryDensity, known: Known) -> EntryDensity | None:
         if self == self.neutral():
             return density
-        if "threshold" not in side:
+        if "threshold" not in known:
             return None
         own = len(density.others)
 
@@ -175,7 +184,7 @@ class Thresholded(UpdatePart):
             pruned = torch.logaddexp(torch.logaddexp(left, right), atom)
             return torch.where(t > 0, pruned, density.log_mass(u, low, high, *inner))
 
-        return EntryDensity(log, log_mass, (*density.others, side["threshold"]), atom=True, lattice=density.lattice)
+        return EntryDensity(log, log_mass, (*density.others, known["threshold"]), atom=True, lattice=density.lattice)
 
 
 @register("defense", "prune")
@@ -212,6 +221,10 @@ class MagnitudePrune(Thresholded):
     @classmethod
     def neutral(cls) -> Self:
         return cls(p=0.0)
+
+
+def _nonzero(observed: Tree) -> Tree:
+    return trees.mapped(lambda o: (o != 0).to(o.dtype), observed)
 
 
 def smallest_survivor(observed: Tensor) -> Tensor:

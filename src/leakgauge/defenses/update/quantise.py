@@ -14,7 +14,7 @@ from leakgauge import guards
 from leakgauge.defenses.update.base import EntryDensity, UpdatePart, draw
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import register
-from leakgauge.types import Context, Release, Side, Tree, Updates
+from leakgauge.types import Context, Known, Nuisance, Release, Tree, Updates
 from leakgauge.updates import Sloped, Slopes, trees
 
 
@@ -34,25 +34,28 @@ class Quantise(UpdatePart):
     """
 
     levels: int = 1
-    nuisances: ClassVar[tuple[str, ...]] = ("step",)
-    closed: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         guards.count(self.levels, "levels", "quantise")
+
+    @property
+    def nuisances(self) -> tuple[Nuisance, ...]:  # type: ignore[override]
+        return (Nuisance("step", per="tensor", visible=self._step_of),)
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         step = trees.mapped(lambda u: (u.abs().max() / self.levels).view([1] * u.dim()), update)
         observed = trees.mapped(lambda u, d: _rounded(u, d, generator), update, step)
         return Release(observed, {"step": step})
 
-    def visible(self, observed: Tree) -> dict[str, Tree]:
-        return {"step": trees.mapped(lambda o: _largest(o) / self.levels, observed)}
+    def _step_of(self, observed: Tree) -> Tree:
+        return trees.mapped(lambda o: _largest(o) / self.levels, observed)
 
-    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
         """``Σ log P(o_e | u_e)``; minus infinity where an entry is further than Δ from what was seen."""
-        return self.density_given(side)(observed, update)
+        return self.density_given(known)(observed, update)
 
-    def density_given(self, side: Side) -> EntryDensity:
+    def density_given(self, known: Known) -> EntryDensity:
         def log_mass(u: Tensor, low: Tensor, high: Tensor, step: Tensor) -> Tensor:
             width, zero = torch.where(step > 0, step, 1.0), torch.zeros_like(u + low)
             chances = [
@@ -62,9 +65,9 @@ class Quantise(UpdatePart):
             total = torch.stack(chances).sum(0)
             return torch.where(total > 0, total.clamp(min=torch.finfo(total.dtype).tiny).log(), -math.inf)
 
-        return EntryDensity(_log_hat, log_mass, (self._step(side),), atom=True, lattice=True)
+        return EntryDensity(_log_hat, log_mass, (self._step(known),), atom=True, lattice=True)
 
-    def after(self, density: EntryDensity, side: Side) -> EntryDensity | None:
+    def after(self, density: EntryDensity, known: Known) -> EntryDensity | None:
         hat = density.log_hat
         if hat is None:
             return None
@@ -90,7 +93,7 @@ class Quantise(UpdatePart):
             some = torch.stack([inside for _, inside in pairs]).any(0)
             return torch.where(some, torch.logsumexp(torch.stack(chances), 0), -math.inf)
 
-        return EntryDensity(log, log_mass, (*density.others, self._step(side)), atom=True, lattice=True)
+        return EntryDensity(log, log_mass, (*density.others, self._step(known)), atom=True, lattice=True)
 
     def _levels(self, low: Tensor, high: Tensor, step: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Every level and where it lies inside ``(low, high)``; an end that is a level is outside, rounded or not."""
@@ -100,7 +103,7 @@ class Quantise(UpdatePart):
             yield level, inside & ((step > 0) | (k == 0))
 
     def log_forgiving(
-        self, observed: Tree, update: Updates, side: Side, share: float, threshold: Tree | None = None
+        self, observed: Tree, update: Updates, known: Known, share: float, threshold: Tree | None = None
     ) -> Tensor:
         """The mean over entries of ``log((1 − s) P(o | u) + s e^{−a})``: a share s of them may be anywhere.
 
@@ -108,7 +111,7 @@ class Quantise(UpdatePart):
         way to the last of those, ``(|u| − τ + Δ)₊ / Δ``. The density itself is minus infinity for any candidate that is
         not nearly right, and has no slope there.
         """
-        step = self._step(side)
+        step = self._step(known)
         below = trees.mapped(torch.zeros_like, step)
         if threshold is not None:
             below = trees.mapped(
@@ -117,12 +120,12 @@ class Quantise(UpdatePart):
         value = update.entries(_forgiving(share), observed, step, below).sum(1)
         return value / sum(update.sizes)
 
-    def _step(self, side: Side) -> Tree:
-        if "step" not in side:
+    def _step(self, known: Known) -> Tree:
+        if "step" not in known:
             raise NoDensityError(
                 f"the step of {self!r} is hidden by a part after it", remedy=f"grant its step, or put {self!r} last"
             )
-        return side["step"]
+        return known["step"]
 
 
 def _rounded(u: Tensor, step: Tensor, generator: Generator) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from leakgauge.defenses.update.base import EntryDensity, UpdatePart
 from leakgauge.expr import register
-from leakgauge.types import Context, Release, Side, Tree, Updates
+from leakgauge.types import Context, Known, Release, Tree, Updates
 from leakgauge.updates import soft_sign, trees
 
 _SHARPNESS = 10.0
@@ -32,18 +32,18 @@ class Sign(UpdatePart):
         https://arxiv.org/abs/1802.04434
     """
 
-    closed: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         return Release(trees.mapped(torch.sign, update))
 
-    def apply(self, update: Updates, side: Side) -> Updates:
+    def apply(self, update: Updates, known: Known) -> Updates:
         square = update.square()
         sizes = torch.tensor(update.sizes, dtype=square.dtype, device=square.device)
         rms = (square / sizes).clamp(min=torch.finfo(square.dtype).tiny).sqrt()
         return update.scaled(_SHARPNESS / rms).mapped(soft_sign)
 
-    def after(self, density: EntryDensity, side: Side) -> EntryDensity:
+    def after(self, density: EntryDensity, known: Known) -> EntryDensity:
         def chances(u: Tensor, rest: tuple[Tensor, ...]) -> dict[int, Tensor]:
             zero, end = torch.zeros_like(u), torch.full_like(u, math.inf)
             none = torch.full_like(u, -math.inf)

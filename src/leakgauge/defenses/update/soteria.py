@@ -6,16 +6,17 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
 import torch
 from torch import Generator, Tensor
 
 from leakgauge import guards
 from leakgauge.defenses.update.base import EntryDensity, UpdatePart
+from leakgauge.defenses.update.promises import Sensitivity
 from leakgauge.errors import DomainError, ModelError, nearest
 from leakgauge.expr import register
-from leakgauge.types import Context, Release, Side, Tree, Updates
+from leakgauge.types import Context, Known, Nuisance, Release, Tree, Updates
 from leakgauge.updates import masked, trees
 
 Features = Literal["all", "live"]
@@ -47,8 +48,6 @@ class Soteria(UpdatePart):
     p: float = 0.8
     epsilon: float = 0.1
     features: Features = "all"
-    nuisances: ClassVar[tuple[str, ...]] = ("mask",)
-    shrinks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.layer, str):
@@ -58,6 +57,13 @@ class Soteria(UpdatePart):
         guards.inside(self.p, "p", "soteria", 0.0, 1.0, closed_low=True)
         guards.non_negative(self.epsilon, "epsilon", "soteria")
         guards.choice(self.features, "features", "soteria", get_args(Features))
+
+    def sensitivity(self, before: Sensitivity) -> Sensitivity:
+        return before.norm_only()
+
+    @property
+    def nuisances(self) -> tuple[Nuisance, ...]:  # type: ignore[override]
+        return (Nuisance("mask", per="entry", visible=self._columns),)
 
     @property
     def weight(self) -> str:
@@ -101,25 +107,25 @@ class Soteria(UpdatePart):
         """``‖∂r_{b,i}/∂x_b‖₂``, ``[B, F]``."""
         return slope_norms(context.representation_of(self.layer), context.inputs())
 
-    def visible(self, observed: Tree) -> dict[str, Tree]:
+    def _columns(self, observed: Tree) -> Tree:
         mask = {
             name: torch.ones_like(o[(slice(None), *(slice(0, 1),) * (o.dim() - 1))]) for name, o in observed.items()
         }
         if self.p > 0:
             columns = observed[self.weight]
             mask[self.weight] = (columns != 0).any(1, keepdim=True).to(columns)
-        return {"mask": mask}
+        return mask
 
-    def apply(self, update: Updates, side: Side) -> Updates | None:
+    def apply(self, update: Updates, known: Known) -> Updates | None:
         if self.p == 0:
             return update
-        return update.mapped(masked, side["mask"]) if "mask" in side else None
+        return update.mapped(masked, known["mask"]) if "mask" in known else None
 
-    def after(self, density: EntryDensity, side: Side) -> EntryDensity | None:
+    def after(self, density: EntryDensity, known: Known) -> EntryDensity | None:
         """Given its mask, a pruned column is zero for sure and the others are what they were."""
         if self.p == 0:
             return density
-        if "mask" not in side:
+        if "mask" not in known:
             return None
         own = len(density.others)
 
@@ -130,7 +136,7 @@ class Soteria(UpdatePart):
             pruned = torch.where((low < 0) & (high > 0), 0.0, -math.inf)
             return torch.where(rest[own] > 0, density.log_mass(u, low, high, *rest[:own]), pruned)
 
-        return EntryDensity(log, log_mass, (*density.others, side["mask"]), atom=True)
+        return EntryDensity(log, log_mass, (*density.others, known["mask"]), atom=True)
 
     @classmethod
     def neutral(cls) -> Self:

@@ -11,11 +11,12 @@ from torch import Generator, Tensor
 
 from leakgauge import guards
 from leakgauge.defenses.update.base import Support, UpdatePart
+from leakgauge.defenses.update.promises import VonMisesFisherNoise
 from leakgauge.defenses.update.vmf_math import log_peak
 from leakgauge.defenses.update.vmf_sample import sample
 from leakgauge.expr import register
 from leakgauge.special import log_sphere_area
-from leakgauge.types import Context, Release, Side, Tree, Updates
+from leakgauge.types import Context, Known, Release, Tree, Updates
 
 
 @register("defense", "vmf")
@@ -39,10 +40,14 @@ class VonMisesFisher(UpdatePart):
 
     kappa: float
     support: ClassVar[Support] = "sphere"
-    closed: ClassVar[bool] = True
+    post_processing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         guards.non_negative(self.kappa, "kappa", "vmf")
+
+    @property
+    def noise_law(self) -> VonMisesFisherNoise:
+        return VonMisesFisherNoise(self.kappa)
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         flat = torch.cat([u.reshape(-1) for u in update.values()])
@@ -51,7 +56,7 @@ class VonMisesFisher(UpdatePart):
         pieces = drawn.split([u.numel() for u in update.values()])
         return Release({n: o.reshape(u.shape) for (n, u), o in zip(update.items(), pieces, strict=True)})
 
-    def log_density(self, observed: Tree, update: Updates, *, side: Side) -> Tensor:
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
         dim = sum(observed[name][0].numel() for name in update.names)
         square, received = update.square().sum(1), update.received(observed).sum(1)
         tiny = torch.finfo(square.dtype).tiny

@@ -1,0 +1,82 @@
+"""Unknowns: what the solver moves, as blocks with a start, a decoder and a log prior each.
+
+Inputs, soft labels, learning rates, latent noise and masks are one thing: raw numbers ``[N, …]`` that the solver moves
+freely, and the values they stand for. A law with bounded support is searched through a sigmoid, a positive one through
+an exponential, so that every solver may use it, boxed or not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from leakgauge.types import Law, Tree
+from leakgauge.updates.trees import rows
+
+INPUTS, SOFT_LABELS = "inputs", "labels"
+
+
+def same(raw: Tensor) -> Tensor:
+    return raw
+
+
+@dataclass(frozen=True)
+class Block:
+    """One unknown of N problems: ``start [N, …]``, raw → value, box of the raw numbers, log prior of the values."""
+
+    start: Tensor
+    decode: Callable[[Tensor], Tensor] = same
+    box: tuple[float, float] | None = None
+    log_prior: Callable[[Tensor], Tensor] | None = None
+
+    @classmethod
+    def of_law(cls, law: Law, shape: tuple[int, ...], like: Tensor, weight: float) -> Block:
+        """A nuisance under its law, started at the law's mean; ``weight`` scales its log prior."""
+        low, high = law.support
+        raw = _encoder(low, high)(torch.full(shape, law.mean, dtype=like.dtype, device=like.device))
+
+        def log_prior(value: Tensor) -> Tensor:
+            return weight * rows(law.log_density(value)).sum(1)
+
+        return cls(raw, _decoder(low, high), None, log_prior)
+
+
+@dataclass(frozen=True)
+class Unknowns:
+    """All blocks of N problems, by name."""
+
+    blocks: Mapping[str, Block] = field(default_factory=dict)
+
+    @property
+    def start(self) -> dict[str, Tensor]:
+        return {name: block.start for name, block in self.blocks.items()}
+
+    @property
+    def box(self) -> dict[str, tuple[float, float]]:
+        return {name: block.box for name, block in self.blocks.items() if block.box is not None}
+
+    def decode(self, raw: Tree) -> dict[str, Tensor]:
+        """The values behind the raw numbers."""
+        return {name: block.decode(raw[name]) for name, block in self.blocks.items()}
+
+    def log_prior(self, values: Tree) -> Tensor | float:
+        """The sum of the blocks' own log priors, ``[N]``; 0 where none has one."""
+        terms = [block.log_prior(values[name]) for name, block in self.blocks.items() if block.log_prior is not None]
+        return torch.stack(terms).sum(0) if terms else 0.0
+
+
+def _decoder(low: float, high: float) -> Callable[[Tensor], Tensor]:
+    if math.isfinite(low) and math.isfinite(high):
+        return lambda raw: low + (high - low) * raw.sigmoid()
+    return (lambda raw: low + raw.exp()) if math.isfinite(low) else same
+
+
+def _encoder(low: float, high: float) -> Callable[[Tensor], Tensor]:
+    """The inverse of the decoder."""
+    if math.isfinite(low) and math.isfinite(high):
+        return lambda value: ((value - low) / (high - low)).logit()
+    return (lambda value: (value - low).log()) if math.isfinite(low) else same
