@@ -79,7 +79,7 @@ def test_snippets_run_and_print_what_the_page_says(page: Path, workshop: Path) -
         elif snippet["kind"] == "python":
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
-                exec(compile("\n" * (line - 1) + code, str(page), "exec"), space)
+                exec(compile("\n" * (line - 1) + code, str(page), "exec", dont_inherit=True), space)
             if snippet["output"] is not None:
                 same = doctest.OutputChecker().check_output(snippet["output"], out.getvalue(), doctest.ELLIPSIS)
                 assert same, f"{page.name}:{line} printed\n{out.getvalue()}"
