@@ -33,6 +33,11 @@ CORE = {
         ("observe", "Observation", "Round"),
     ),
     "reconstruction": ("Reconstruction", "What an attack returns.", ("Reconstruction",)),
+    "audit": (
+        "Studies and results",
+        "An audit in Python: what to audit, running it, and what it found. On the command line it is `leakgauge audit`.",
+        ("Study", "audit.auditing.audit", "Result"),
+    ),
     "expressions": (
         "Expressions and errors",
         "The [textual form](../reference/expressions.md) of a part, and the base of all exceptions.",
@@ -85,7 +90,7 @@ def pages() -> dict[Path, str]:
 
 
 def _core(title: str, intro: str, names: Iterable[str]) -> str:
-    return _page(title, intro, (_entry(f"leakgauge.{name}", name, members=True) for name in names))
+    return _page(title, intro, (_entry(f"leakgauge.{name}", name.rpartition(".")[2], members=True) for name in names))
 
 
 def _parts(title: str, intro: str, kinds: Iterable[str], first: Iterable[str]) -> str:

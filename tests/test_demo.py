@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from leakgauge.audit import load
-from leakgauge.study.spec import problems
+from leakgauge.study import problems
 
 DEMO = Path(__file__).parents[1] / "examples" / "demo.toml"
 

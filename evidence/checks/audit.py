@@ -23,7 +23,7 @@ def _audited(context: Context, name: str, raw: Mapping[str, Any]) -> dict[str, A
     path = context.scratch / f"{name}.json"
     if not path.exists():
         with tempfile.TemporaryDirectory() as folder:
-            made = audit(of(dict(raw)), Path(folder), Path(folder) / "run", redact=True)
+            made = audit(of(dict(raw)), Path(folder), Path(folder) / "run", redact=True).as_json()
         (defense,) = made["checkpoints"][0]["defenses"]
         kept = {"word": defense["attack"]["verdict"], "attack": defense["attack"], "control": defense["control"]}
         kept["best"] = max(record["score"] for record in defense["records"])

@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from leakgauge import adversary, attacks, bounds, data, defenses, metrics, models, priors
     from leakgauge.adversary import Reconstruction
+    from leakgauge.audit import audit
+    from leakgauge.audit.judge.model import Result
     from leakgauge.client import Recipe
     from leakgauge.defenses import Protection
     from leakgauge.errors import LeakgaugeError
     from leakgauge.observation import Observation, Round, observe
+    from leakgauge.study import Study
     from leakgauge.task import Task
     from leakgauge.types import Domain, Feature, Records, Threat
 
@@ -33,9 +36,11 @@ _HOMES = {
     "Observation": "observation",
     "Protection": "defenses",
     "Recipe": "client",
+    "Result": "audit.judge.model",
     "Reconstruction": "adversary",
     "Records": "types",
     "Round": "observation",
+    "Study": "study",
     "Task": "task",
     "Threat": "types",
     "observe": "observation",
@@ -52,7 +57,7 @@ def parse(text: str, kind: str | None = None, *, where: str = "expression") -> A
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+    if name in _ROOMS or name == "audit":  # the room of audits can be called
         return importlib.import_module(f"leakgauge.{name}")
     if name in _HOMES:
         return getattr(importlib.import_module(f"leakgauge.{_HOMES[name]}"), name)
@@ -72,11 +77,14 @@ __all__ = [
     "Recipe",
     "Reconstruction",
     "Records",
+    "Result",
     "Round",
+    "Study",
     "Task",
     "Threat",
     "adversary",
     "attacks",
+    "audit",
     "bounds",
     "data",
     "defenses",

@@ -2,6 +2,7 @@
 
 LeakgaugeError
 ├── ExpressionError      a malformed expression or an unknown name
+│   └── SeveralFaultsError   several of them in one expression
 ├── DomainError          a number outside a formula's domain
 ├── DataError            a data file that cannot be read
 │   └── MissingDataError a data set that is not on this machine
@@ -17,13 +18,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from enum import IntEnum
 from typing import ClassVar
+
+
+class ExitCode(IntEnum):
+    """What a command says to the shell."""
+
+    DONE = 0
+    INCOMPLETE = 1
+    """A planned cell failed."""
+    BAD_INPUT = 2
+    """Bad usage, or a spec or file that cannot be used."""
+    GATE_FAILED = 3
+    INVALID = 4
+    """The set-up does not replay the user's client."""
+    CONTRADICTION = 5
+    """An attack beat a bound."""
+    INTERRUPTED = 130
 
 
 class LeakgaugeError(Exception):
     """Something the user can act on: ``where: what; remedy``."""
 
-    exit_code: ClassVar[int] = 2
+    exit_code: ClassVar[ExitCode] = ExitCode.BAD_INPUT
 
     def __init__(self, what: str, *, where: str | None = None, remedy: str | None = None) -> None:
         self.where, self.what, self.remedy = where, what, remedy
@@ -36,6 +54,19 @@ class LeakgaugeError(Exception):
 
 class ExpressionError(LeakgaugeError):
     """A malformed expression or an unknown name."""
+
+
+class SeveralFaultsError(ExpressionError):
+    """Several faults of one expression, all of them in ``problems``."""
+
+    def __init__(self, problems: Iterable[LeakgaugeError]) -> None:
+        self.problems = tuple(problems)
+        first = self.problems[0]
+        super().__init__(first.what, where=first.where, remedy=first.remedy)
+
+    def __str__(self) -> str:
+        more = f"; and {len(self.problems) - 3} more" if len(self.problems) > 3 else ""
+        return "; and ".join(map(str, self.problems[:3])) + more
 
 
 class DomainError(LeakgaugeError, ValueError):

@@ -58,6 +58,26 @@ class Meaning:
         return f" {self.unit}" if self.unit else ""
 
 
+SSIM = Meaning(
+    "ssim",
+    "ssim",
+    "structural similarity (SSIM): 1 is the same picture, about 0 is unrelated",
+    threshold=0.5,
+    worst=-1.0,
+)
+PSNR = Meaning(
+    "psnr",
+    "psnr",
+    "peak signal-to-noise ratio (PSNR) in dB: higher is closer; from 60 dB on no eye can tell the difference",
+    threshold=20.0,
+    exact=60.0,
+    best=None,
+    unit="dB",
+    digits=1,
+)
+"""Those of images: results that are older than meanings were scored by them, and reading one needs no torch."""
+
+
 def storable(score: float) -> float:
     """A score for JSON: six decimals, infinity as :data:`CAP`."""
     return round(max(-CAP, min(CAP, score)), 6)

@@ -12,11 +12,10 @@ from safetensors.torch import load_file
 from leakgauge import metrics
 from leakgauge.audit import audit
 from leakgauge.audit.plan import comparisons
-from leakgauge.audit.prepare import prepare
 from leakgauge.observation import encoded
 from leakgauge.report import compare, html, junit, markdown, read
 from leakgauge.seeds import seed_of
-from leakgauge.study.spec import of
+from leakgauge.study import Study, of
 
 SPEC: dict[str, Any] = {
     "task": {"model": "mlp(width=16, depth=1)", "records": 8},
@@ -29,7 +28,7 @@ SPEC: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("encodings")
-    audit(of(SPEC), folder, folder / "run")
+    audit(Study.of(of(SPEC), folder), folder / "run")
     return folder / "run"
 
 
@@ -49,12 +48,12 @@ def test_a_transformed_record_that_was_found_does_not_look_safe(run: Path) -> No
     assert mixed_up["encoding"]["recognised"] == 8
     assert noisy["encoding"] is None
     assert {a["encoding"] for a in noisy["adversaries"]} == {None}
-    assert comparisons(of(SPEC)) == 5
+    assert comparisons(Study.of(of(SPEC))) == 5
 
 
 def test_what_was_scored_against_is_what_the_clients_trained_on(run: Path) -> None:
-    prepared = prepare(of(SPEC), run)
-    truth = encoded(prepared.task.protect(SPEC["defenses"]["moved"]), prepared.records, seed=seed_of(0, 0)).inputs
+    study = Study.of(of(SPEC), run)
+    truth = encoded(study.under(study.defenses["moved"]), study.records, seed=seed_of(0, 0)).inputs
     for row in defenses(run)["moved"]["records"]:
         kept = load_file(run / "cells" / f"{row['encoding']['cell']}.safetensors")
         assert kept["encoded"][row["row"]].equal(truth[row["record"]])
@@ -75,7 +74,7 @@ def test_every_report_shows_both_scores(run: Path) -> None:
 
 def test_what_an_adversary_had_to_assume_stands_in_the_ledger(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     raw = {**SPEC, "defenses": {"hidden": "prune(p=0.5) | gaussian(std=0.01)"}}
-    made = audit(of(raw), tmp_path, tmp_path / "run")
+    made = audit(Study.of(of(raw), tmp_path), tmp_path / "run").as_json()
     lines = [line["assumes"] for line in made["ledger"] if line["number"] == "adaptive against hidden"]
     assert len(lines) == 1
     assert lines[0].startswith(

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from leakgauge.audit import audit, load
+from leakgauge.audit import audit
+from leakgauge.audit.cells import Cell
 from leakgauge.audit.store import StoreError
-from leakgauge.study.spec import Spec
+from leakgauge.audit.work import Outcome, Work
+from leakgauge.study import Study
+from leakgauge.types import Progress
 
 SPEC = """
 [task]
@@ -32,13 +35,13 @@ other = "adaptive(steps=5)"
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> Spec:
+def study(tmp_path: Path) -> Study:
     (tmp_path / "spec.toml").write_text(SPEC)
-    return load(tmp_path / "spec.toml")
+    return Study.load(tmp_path / "spec.toml")
 
 
-def test_a_run_says_something_of_every_defense(spec: Spec, tmp_path: Path) -> None:
-    made = audit(spec, tmp_path, tmp_path / "run")
+def test_a_run_says_something_of_every_defense(study: Study, tmp_path: Path) -> None:
+    made = audit(study, tmp_path / "run").as_json()
     defenses = made["checkpoints"][0]["defenses"]
     assert [d["name"] for d in defenses] == ["none", "noisy"]
     assert all(len(d["records"]) == 12 for d in defenses)
@@ -47,36 +50,34 @@ def test_a_run_says_something_of_every_defense(spec: Spec, tmp_path: Path) -> No
     assert exposed == sorted(exposed)
 
 
-def test_a_second_run_does_no_work_and_says_the_same(spec: Spec, tmp_path: Path) -> None:
-    audit(spec, tmp_path, tmp_path / "run")
+def test_a_second_run_does_no_work_and_says_the_same(study: Study, tmp_path: Path) -> None:
+    audit(study, tmp_path / "run")
     first = (tmp_path / "run" / "result.json").read_bytes()
     seen: list[int] = []
-    audit(spec, tmp_path, tmp_path / "run", report=lambda event: seen.append(event.done))
+    audit(study, tmp_path / "run", report=lambda event: seen.append(event.done))
     assert seen == []
     assert (tmp_path / "run" / "result.json").read_bytes() == first
 
 
-def test_another_environment_is_refused(spec: Spec, tmp_path: Path) -> None:
-    audit(spec, tmp_path, tmp_path / "run")
+def test_another_environment_is_refused(study: Study, tmp_path: Path) -> None:
+    audit(study, tmp_path / "run")
     (tmp_path / "run" / "environment.json").write_text("{}")
     with pytest.raises(StoreError, match=r"another environment \(leakgauge None, here "):
-        audit(spec, tmp_path, tmp_path / "run")
+        audit(study, tmp_path / "run")
 
 
 def test_a_failing_cell_makes_its_defense_incomplete_and_stops_no_other(
-    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from leakgauge.audit import cells
+    real = Work.run
 
-    real = cells.run
-
-    def stumbling(cell: object, *given: object) -> object:
-        if "gaussian" in cell.params["defense"]:  # type: ignore[attr-defined]
+    def stumbling(work: Work, cell: Cell, progress: Progress | None = None) -> Outcome:
+        if "gaussian" in repr(cell.defense):
             raise RuntimeError("stumbled")
-        return real(cell, *given)  # type: ignore[arg-type]
+        return real(work, cell, progress)
 
-    monkeypatch.setattr(cells, "run", stumbling)
-    made = audit(spec, tmp_path, tmp_path / "run")
+    monkeypatch.setattr(Work, "run", stumbling)
+    made = audit(study, tmp_path / "run").as_json()
     none, noisy = made["checkpoints"][0]["defenses"]
     assert noisy["attack"]["verdict"] == "incomplete"
     assert "stumbled" in noisy["attack"]["why"]
@@ -87,10 +88,11 @@ def test_a_failing_cell_makes_its_defense_incomplete_and_stops_no_other(
 DRIVER = """
 import sys
 from pathlib import Path
-from leakgauge.audit import audit, load
+from leakgauge.audit import audit
+from leakgauge.study import Study
 if __name__ == "__main__":
     spec, out, workers = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-    audit(load(spec), spec.parent, out, workers=workers)
+    audit(Study.load(spec), out, workers=workers)
 """
 
 
@@ -126,8 +128,8 @@ def test_a_worker_that_dies_costs_its_own_cell_only(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_ten_kills_change_nothing(spec: Spec, tmp_path: Path, workers: int) -> None:
-    audit(spec, tmp_path, tmp_path / "undisturbed")
+def test_ten_kills_change_nothing(study: Study, tmp_path: Path, workers: int) -> None:
+    audit(study, tmp_path / "undisturbed")
     driver = tmp_path / "driver.py"
     driver.write_text(DRIVER)
     command = [sys.executable, str(driver), str(tmp_path / "spec.toml"), str(tmp_path / "killed"), str(workers)]

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import leakgauge
 from leakgauge import expr
 from leakgauge.defenses import Chain, Gaussian, clip, gaussian
-from leakgauge.errors import DomainError, ExpressionError, LeakgaugeError
-from leakgauge.expr import REGISTRY, Part, parse, register
+from leakgauge.errors import DomainError, ExpressionError, LeakgaugeError, SeveralFaultsError
+from leakgauge.expr import REGISTRY, Part, parse, read, register
 from leakgauge.priors import norm, tv
 
 
@@ -167,6 +168,38 @@ def test_a_malformed_expression_says_what_and_the_remedy(text: str, what: str, r
     assert said.startswith("defenses.noisy: ")
     assert what in said
     assert remedy in said
+
+
+def test_several_faults_of_one_expression_are_listed_at_once() -> None:
+    text = "clipp(norm=1.0) | gaussian(std=-1.0) | prune(p=0.5, q=1) | tv()"
+    with pytest.raises(SeveralFaultsError) as raised:
+        parse(text)
+    (name, number, argument) = (str(problem) for problem in raised.value.problems)
+    assert "unknown name 'clipp'" in name
+    assert "std must lie in" in number
+    assert "unexpected keyword argument 'q'" in argument
+    assert all(sentence in str(raised.value) for sentence in (name, number, argument))
+
+
+def test_an_outermost_part_must_be_of_the_kind_that_is_wanted() -> None:
+    assert "'tv' is not a defense" in message("gaussian(std=1.0) | tv()", kind="defense")
+    assert leakgauge.parse("adversary()", "attack") == leakgauge.parse("adversary()")
+    with pytest.raises(SeveralFaultsError) as raised:
+        parse("tv(rate=1) | gausian(std=1.0)", "defense")
+    assert len(raised.value.problems) == 3
+
+
+def test_reading_without_the_users_code_imports_nothing_and_still_finds_faults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "never_imported.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    reading = read("never_imported:Part(level=tv(rate=1)) | clip(norm=-1.0)", "defense", own_code=False)
+    assert reading.own == ("never_imported:Part",)
+    assert reading.value is None
+    assert len(reading.faults) == 2
+    fine = read("never_imported:Part() | clip(norm=1.0)", "defense", own_code=False)
+    assert (fine.value, fine.faults) == (None, ())
 
 
 def test_the_nearest_name_is_one_of_the_kind_that_is_wanted() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from leakgauge.audit.judge.model import Result
 from leakgauge.integrations.pytest import RunAudit
 
 SPEC = """
@@ -26,8 +26,8 @@ def test_the_fixture_returns_the_result_or_fails_with_a_line_per_defense(
 ) -> None:
     monkeypatch.setattr(request.config, "cache", None)  # the run folder stands beside the spec then
     (tmp_path / "safe.toml").write_text(SPEC.format(defense="clip(norm=1.0) | gaussian(std=3.0)"))
-    made: dict[str, Any] = leakgauge_audit(tmp_path / "safe.toml")
-    assert made["checkpoints"][0]["defenses"][0]["attack"]["verdict"] == "no evidence"
+    result: Result = leakgauge_audit(tmp_path / "safe.toml")
+    assert set(result.verdicts.values()) == {"no evidence"}
     assert (tmp_path / "safe-run" / "result.json").is_file()
     (tmp_path / "bare.toml").write_text(SPEC.format(defense="identity()"))
     with pytest.raises(pytest.fail.Exception, match=r"bare\.toml fails its gate \(recognisable\):\nshipped: exact"):

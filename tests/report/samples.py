@@ -90,6 +90,21 @@ def expression(name: str) -> str:
     return "identity()" if name == "none" else "clip(norm=1.0) | gaussian(std=0.1)"
 
 
+STAGES = {"mixup": "input", "instahide": "input", "ats": "input", "precode": "model", "lrp": "training"}
+MIXING = {"mixup": "solvable", "instahide": "secret"}
+
+
+def parts(text: str) -> dict[str, Any]:
+    """What an audit says of the parts of an expression."""
+    names = [(part.strip(), part.strip().partition("(")[0]) for part in text.split("|")]
+    each = [
+        {"expression": part, "stage": STAGES.get(name, "update"), "mixing": MIXING.get(name)}
+        for part, name in names
+        if name != "identity"
+    ]
+    return {"expression": text, "bare": not each, "parts": each}
+
+
 def defense(name: str, word: str, strength: float = 1.0) -> dict[str, Any]:
     """One defense whose scores suit its verdict."""
     done = word not in ("incomplete", "invalid")
@@ -121,7 +136,7 @@ def defense(name: str, word: str, strength: float = 1.0) -> dict[str, Any]:
     }
     return {
         "name": name,
-        "expression": expression(name),
+        **parts(expression(name)),
         "attack": attack if done else {**attack, "p": None, "excess": None, "rate": None},
         "control": {"mean": 0.5, "low": 0.4, "high": 0.6, "p": 0.03125, "n": N, "recognised": 3, "adversaries": ALONE}
         if done

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from leakgauge.defenses import of_stage
-from leakgauge.defenses.protection import STAGES
+from leakgauge.audit.judge.result import parts as asked
+from leakgauge.defenses import of_stage, protection
 from leakgauge.report import read
-from leakgauge.report.advice import CHANGES, ENCODES, MOST, advice
-from tests.report.samples import BOUND, defense, make
+from leakgauge.report.advice import MOST, advice
+from leakgauge.testing import EXAMPLES
+from tests.report.samples import BOUND, defense, make, parts
 
 
 def said(folder: Path, **defenses: str) -> str:
@@ -50,7 +51,7 @@ def trained(name: str, word: str, expression: str, *accuracies: float) -> dict[s
     """A defense of a trained model, with the accuracy of every seed."""
     return {
         **defense(name, word),
-        "expression": expression,
+        **parts(expression),
         "accuracy": accuracies[0],
         "accuracies": list(accuracies),
     }
@@ -100,10 +101,24 @@ def test_only_records_encoded_and_updates_changed_are_worth_a_combination(tmp_pa
     assert "Audit hidden and signed together" in told(tmp_path / "cheap", *wasted, cheap)
 
 
-def test_advice_knows_the_stage_of_every_part() -> None:
-    every = of_stage(*STAGES)
-    assert set(of_stage("update")) == {n for n in every if CHANGES.match(f"{n}(")} | {"identity"}
-    assert {n for n in every if ENCODES.match(f"{n}(")} == set(of_stage("input")) == {"mixup", "instahide", "ats"}
+def test_every_part_says_its_stage_and_how_it_mixes() -> None:
+    for stage in ("input", "model", "training", "update"):
+        for name in of_stage(stage):
+            for text in EXAMPLES["defense"][name]:
+                said = asked(protection(text))
+                assert {part.stage for part in said} == ({stage} if name != "identity" else set())
+    mixing = {text: asked(protection(text))[0].mixing for text in ("mixup()", "instahide()", "ats()", "mixup(k=1)")}
+    assert mixing == {"mixup()": "solvable", "instahide()": "secret", "ats()": None, "mixup(k=1)": None}
+
+
+def test_a_result_that_does_not_know_its_parts_gets_no_advice_on_combining_them(tmp_path: Path) -> None:
+    old = [
+        trained("hidden", "recognisable", "instahide()", 0.8),
+        trained("pruned", "recognisable", "prune(p=0.9)", 0.8),
+    ]
+    for entry in old:
+        del entry["parts"]
+    assert "together" not in told(tmp_path / "run", *old)
 
 
 def test_a_combination_hides_more_only_if_encodings_are_hidden_too(tmp_path: Path) -> None:

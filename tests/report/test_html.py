@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from leakgauge.audit.judge.words import WORDS
 from leakgauge.report import charts, html, read
-from leakgauge.report.html import exhibits
+from leakgauge.report.exhibits import exhibits
 from leakgauge.report.pictures import data_uri
-from leakgauge.report.words import MEANINGS
 from tests.report.samples import ALL, make, originals
 
 HOSTILE = '<script>alert("x")</script><img src=http://evil.example/a.png onerror=alert(1)>'
@@ -56,8 +56,8 @@ def test_verdicts_come_before_pictures_and_numbers(tmp_path: Path) -> None:
 
 def test_every_verdict_has_its_word_its_meaning_and_its_own_icon(tmp_path: Path) -> None:
     text = html(read(make(tmp_path / "run", ALL)))
-    assert len({m.icon for m in MEANINGS.values()}) == len(MEANINGS)
-    for meaning in MEANINGS.values():
+    assert len({m.icon for m in WORDS.values()}) == len(WORDS)
+    for meaning in WORDS.values():
         assert f'data-verdict="{meaning.word}"' in text
         assert meaning.plain in text
 

@@ -14,7 +14,7 @@ from leakgauge.papers.gradattack import Costs
 from leakgauge.report import html, markdown, read
 from leakgauge.report.advice import advice
 from leakgauge.report.price import bills, duration, explained, one_record
-from tests.report.samples import N, defense, frame, make
+from tests.report.samples import N, defense, frame, make, parts
 
 HOURS = 3600.0
 
@@ -25,7 +25,7 @@ def timed(folder: Path, expression: str = "clip(norm=1.0) | gaussian(std=0.1)", 
         {"name": "generic", "expression": "inverting_gradients()", "mean": 0.2},
         {"name": "adaptive", "expression": "adaptive(steps=9)", "mean": 0.6},
     ]
-    made = {**defense("own", "recognisable"), "expression": expression, "adversaries": adversaries, "accuracy": 0.8}
+    made = {**defense("own", "recognisable"), **parts(expression), "adversaries": adversaries, "accuracy": 0.8}
     made["attack"] = {**made["attack"], "recognised": 2}
     made["accuracies"] = [0.8, 0.7]
     whole = frame(["own"])

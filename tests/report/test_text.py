@@ -8,11 +8,11 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
+from leakgauge.audit.judge.values import Figure
+from leakgauge.audit.judge.words import INCONCLUSIVE, LADDER, fails
 from leakgauge.report import junit, markdown, read
 from leakgauge.report.formats import proven
 from leakgauge.report.markdown import code, plain
-from leakgauge.report.schema import Figure
-from leakgauge.report.words import INCONCLUSIVE, LADDER, fails
 from leakgauge.storage import toml
 from tests.report.samples import ALL, BOUND, defense, make
 
@@ -50,12 +50,6 @@ def test_junit_survives_names_that_xml_forbids(tmp_path: Path) -> None:
 def test_a_gate_never_passes_what_could_not_be_judged() -> None:
     assert all(fails(word, "exact") for word in INCONCLUSIVE)
     assert not fails("no evidence", "detectable")
-
-
-def test_the_ladder_is_that_of_the_verdicts() -> None:
-    from leakgauge.audit.judge import verdict
-
-    assert verdict.ORDER == LADDER
 
 
 def test_toml_reads_back() -> None:

@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 import leakgauge as lg
-from leakgauge.audit import SpecError, audit
+from leakgauge.audit import audit
 from leakgauge.cli import app
 from leakgauge.errors import LeakgaugeError
-from leakgauge.study.spec import of, problems
+from leakgauge.study import SpecError, Study, of, problems
 from leakgauge.task import Task
 
 DATA = lg.data.load("fashion_mnist_sample")
@@ -60,34 +60,39 @@ SPECS: dict[str, tuple[dict[str, Any], str, tuple[str, str]]] = {
         ("no hidden layer to put a bottleneck behind", "at least one trained layer before the last"),
     ),
     "a last client with too few records": (
-        {"defenses": {"d": "mixup(k=4)"}, "task": {"model": "logistic", "records": 12}},
+        {"defenses": {"d": "mixup(k=4)"}, "task": {"model": "logistic", "records": 12, "client_records": 10}},
         "defenses.d",
-        ("every 10 updates are taken as one client, and the last client here holds 2", "a smaller k, or records = 10 "),
+        ("the last client here holds 2 records", "say a smaller k, or records = 10, so that every client is full"),
     ),
     "clients that never have enough records": (
-        {"defenses": {"d": "mixup(k=11)"}, "task": {"model": "logistic", "records": 20}},
+        {"defenses": {"d": "mixup(k=11)"}, "task": {"model": "logistic", "records": 20, "client_records": 10}},
         "defenses.d",
-        ("every 10 updates are taken as one client, and each holds 10", "say a smaller k, or a larger recipe.batch"),
+        ("each client holds 10 records", "say a smaller k, or a larger task.client_records"),
     ),
     "one client with too few records": (
         {"defenses": {"d": "mixup(k=8)"}, "task": {"model": "logistic", "records": 7}},
         "defenses.d",
-        ("and the one client here holds 7 records", "a smaller k, or records = 10 (a multiple of 10"),
+        ("the one client here holds 7 records", "say a smaller k, or more records"),
     ),
-    "several local steps under lrp": (
-        {"task": {"model": "logistic", "recipe": {"local_steps": 2}}, "defenses": {"d": "lrp()"}},
-        "defenses.d",
-        ("modelled for one local step", "set local_steps=1"),
+    "clients whose records make no whole updates": (
+        {"task": {"model": "logistic", "client_records": 5, "recipe": {"batch": 2}}},
+        "task.client_records",
+        ("5 records do not make whole updates of 2", "give a multiple of 2"),
+    ),
+    "a bound over fewer rounds than are observed": (
+        {"task": {"model": "logistic", "rounds": 3}, "bound": {"rounds": 2}},
+        "bound.rounds",
+        ("a bound over 2 rounds, the adversary sees 3", "say at least 3"),
     ),
     "a grant that is no nuisance": (
         {"defenses": {"d": "mixup()"}, "threat": {"grants": ["indexes"]}},
         "threat.grants.0",
-        ("no defense has a nuisance 'indexes'", "did you mean 'indices'?"),
+        ("no defense of this spec has a nuisance 'indexes'", "did you mean 'indices'?"),
     ),
     "a grant that these defenses do not have": (
         {"defenses": {"d": "mixup()"}, "threat": {"grants": ["mask"]}},
         "threat.grants.0",
-        ("no defense of this spec has a nuisance 'mask'", "these have coefficients, indices"),
+        ("no defense of this spec has a nuisance 'mask'", "mixup.indices"),
     ),
     "a layer to drop that is not there": (
         {"adversaries": {"a": "drop_layer(layer='linaer1')"}},
@@ -151,10 +156,14 @@ def test_python_refuses_the_same_in_the_same_words(text: str, task: Task) -> Non
 def test_python_refuses_precode_and_grants_that_are_not_there(task: Task) -> None:
     with pytest.raises(LeakgaugeError, match="no hidden layer"):
         Task(lg.models.build("logistic", DATA.domain), DATA.domain).protect("precode()")
-    with pytest.raises(LeakgaugeError, match="no nuisance 'maks' to grant; did you mean 'mask'"):
-        lg.observe(task, DATA.sample(1, split="test"), threat=lg.Threat(grants=frozenset({"maks"})))
+    pruned, records = task.protect("random_prune(p=0.5)"), DATA.sample(1, split="test")
+    with pytest.raises(
+        LeakgaugeError, match=r"no nuisance 'random_prune.maks' to grant; did you mean 'random_prune.mask'"
+    ):
+        lg.observe(pruned, records, threat=lg.Threat(grants=frozenset({"random_prune.maks"})))
     # what another defense has may be granted to all alike
-    assert lg.observe(task, DATA.sample(1, split="test"), threat=lg.Threat(grants=frozenset({"mask"})))
+    threat = lg.Threat(grants=frozenset({"mask"}))
+    assert lg.observe(task, records, threat=threat.about(task.nuisances))
 
 
 @pytest.mark.parametrize("command", ["check", "audit"])
@@ -182,7 +191,7 @@ def test_a_model_of_ones_own_is_looked_at_before_any_cell_runs(tmp_path: Path, m
     }
     assert found(raw) == []  # check imports nothing
     with pytest.raises(SpecError) as caught:
-        audit(of(raw), tmp_path, tmp_path / "run")
+        audit(Study.of(of(raw), tmp_path), tmp_path / "run")
     assert [problem.key for problem in caught.value.problems] == ["defenses.a", "defenses.b", "adversaries.d"]
     assert all(problem.remedy for problem in caught.value.problems)
     assert not (tmp_path / "run" / "cells").exists()

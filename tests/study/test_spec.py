@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from leakgauge.study.spec import Problem, Spec, SpecError, load, of, problems, sound
+from leakgauge.study import Draft, Problem, Spec, SpecError, load, of, problems, sound
 from leakgauge.study.starter import PRESETS, starter
 
 GOOD: dict[str, Any] = {"task": {"model": "logistic"}}
@@ -115,19 +115,20 @@ price.records = -5
 [task]
 model = "logistic"
 records = 0
+rounds = 3
 normalise = { mean = [0.3], std = [0.0] }
 [checkpoints]
 seeds = 0
 [defenses]
 wrong = "gaussian(std=-1.0)"
-[threat]
-grants = ["maks"]
+[bound]
+rounds = 2
 """
 
 
 def test_a_problem_of_form_hides_none_of_sense(tmp_path: Path) -> None:
     form = ["task.normalise.std.0", "task.records", "checkpoints.seeds", "price.records"]
-    assert all_problems(BOTH_KINDS, tmp_path) == [*form, "defenses.wrong", "threat.grants.0"]
+    assert all_problems(BOTH_KINDS, tmp_path) == [*form, "defenses.wrong", "bound.rounds"]
 
 
 @pytest.mark.parametrize(
@@ -236,8 +237,20 @@ def test_flipped_bytes(flips: list[tuple[int, int]]) -> None:
         ({**GOOD, "adversaries": {"a": "gaussian(std=1.0)"}}, "adversaries.a", "is not an attack"),
         ({**GOOD, "adversaries": {"a": "bayes(prior=tw())"}}, "adversaries.a", "unknown name 'tw'"),
         ({**GOOD, "defenses": {"a": "mixup(k=30)"}}, "defenses.a", "30"),
-        ({**GOOD, "threat": {"grants": ["maks"]}}, "threat.grants.0", "did you mean 'mask'"),
-        ({**GOOD, "verdict": {"recognisable": {}}}, "verdict.recognisable", "no leak threshold"),
+        (
+            {**GOOD, "defenses": {"a": "random_prune(p=0.5)"}, "threat": {"grants": ["maks"]}},
+            "threat.grants.0",
+            "did you mean 'mask'",
+        ),
+        (
+            {**GOOD, "defenses": {"a": "random_prune(p=0.5) | random_prune(p=0.1)"}, "threat": {"grants": ["mask"]}},
+            "threat.grants.0",
+            "may mean random_prune.mask or random_prune#2.mask; say 'random_prune.mask'",
+        ),
+        ({**GOOD, "verdict": {"recognisable": {"sim": 0.5}}}, "verdict.recognisable", "did you mean 'ssim'"),
+        ({**GOOD, "verdict": {"recognisable": {"ssim": 2.0}}}, "verdict.recognisable.ssim", "at most 1"),
+        ({**GOOD, "verdict": {"recognisable": {"feature_share": 0.8}}}, "verdict.recognisable", "these are image"),
+        ({**GOOD, "verdict": {"recognisable": {"mse": 0.1}}}, "verdict.recognisable", "must rise"),
         (task(records=4), "verdict.significance", "take at least records = 6"),
         ({**GOOD, "verdict": {"significance": 1e-6}}, "verdict.significance", "say at least significance"),
     ],
@@ -278,7 +291,6 @@ def test_all_problems_of_sense_at_once(tmp_path: Path) -> None:
         "task": {"model": "mpl", "loss": "hinge", "data": "mnits", "records": 2, "weights": "w.pt"},
         "defenses": {"a": "clipp(norm=1.0) | gausian(std=0.1)", "b": "prune(p=7.0)"},
         "adversaries": {"c": "inverting()"},
-        "threat": {"grants": ["masque"]},
     }
     got = problems(of(raw), tmp_path / "spec.toml")
     keys = [p.key for p in got]
@@ -290,7 +302,6 @@ def test_all_problems_of_sense_at_once(tmp_path: Path) -> None:
         "defenses.a",
         "defenses.b",
         "adversaries.c",
-        "threat.grants.0",
         "verdict.significance",
     }
     assert keys.count("defenses.a") == 2
@@ -306,7 +317,9 @@ def test_weights_are_compared_with_the_model(tmp_path: Path) -> None:
 
 def test_small_images_have_no_ssim(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", inputs=np.zeros((60, 1, 4, 4), np.uint8), labels=np.arange(60) % 3)
-    assert "psnr" in found(task(data="d.npz", records=5), tmp_path)["verdict.recognisable"]
+    asked = {**task(data="d.npz", records=8), "verdict": {"recognisable": {"ssim": 0.5}}}
+    assert "psnr" in found(asked, tmp_path)["verdict.recognisable"]
+    assert "verdict.recognisable" not in found(task(data="d.npz", records=8), tmp_path)  # PSNR judges by default
 
 
 def test_user_code_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,14 +355,14 @@ def test_spec_is_frozen() -> None:
     ],
 )
 def test_a_generic_and_an_adaptive_adversary_always_attack(listed: dict[str, Any], added: dict[str, str]) -> None:
-    made = of({**GOOD, "adversaries": listed})
+    made = Draft.of(of({**GOOD, "adversaries": listed}), Path("spec.toml")).spec
     assert made.adversaries == {**listed, **added}
     assert [note.partition(": ")[0] for note in made.notes()] == list(added)
-    assert of(made.model_dump()) == made  # the written-out spec is the same audit
+    assert Draft.of(of(made.model_dump()), Path("spec.toml")).spec == made  # the written-out spec is the same audit
 
 
 def test_leaving_one_out_is_said_and_must_be_meant() -> None:
-    made = of({**GOOD, "leave_out": ["generic"]})
+    made = Draft.of(of({**GOOD, "leave_out": ["generic"]}), Path("spec.toml")).spec
     assert list(made.adversaries) == ["adaptive"]
     assert "LEFT OUT: the generic attack" in made.notes()[0]
     assert (

@@ -21,6 +21,7 @@ from leakgauge.adversary.likelihoods import (
     scaled_l2,
     through,
 )
+from leakgauge.adversary.protocol import Attack, Modelled, models_defense
 from leakgauge.adversary.run import attack
 from leakgauge.adversary.solver import (
     adam,
@@ -42,12 +43,14 @@ __all__ = [
     "L1",
     "L2",
     "Adversary",
+    "Attack",
     "Cosine",
     "Density",
     "Forgiving",
     "Likelihood",
     "Marginal",
     "Matching",
+    "Modelled",
     "Reconstruction",
     "ScaledL2",
     "Through",
@@ -65,6 +68,7 @@ __all__ = [
     "l2",
     "lbfgs",
     "marginal",
+    "models_defense",
     "momentum",
     "ramp",
     "scaled_l2",

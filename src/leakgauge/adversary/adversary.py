@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leakgauge import guards
 from leakgauge.adversary.labels import Rule
-from leakgauge.adversary.likelihoods import L2, Likelihood
+from leakgauge.adversary.likelihoods import L2, Likelihood, Matching
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.solver import Adam, Ball, Constant, Schedule, Solver
 from leakgauge.adversary.treatments import Case, treatments
@@ -91,6 +91,11 @@ class Adversary(Part):
         choices = {"labels": ("inferred", "joint"), "rule": get_args(Rule), "start": get_args(Start)}
         for name, allowed in choices.items():
             guards.choice(getattr(self, name), name, "adversary", allowed)
+
+    @property
+    def models_defense(self) -> Literal["none", "one"]:
+        """Whether its likelihood looks at the defense, or matches updates whatever was done to them."""
+        return "none" if isinstance(self.likelihood, Matching) else "one"
 
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
         """What this adversary does about every nuisance of the task, granted or hidden."""

@@ -100,7 +100,7 @@ class Adaptive(Part):
     """
 
     version: ClassVar[int] = 4
-    models_defense: ClassVar[bool] = True
+    models_defense: ClassVar[Literal["any"]] = "any"
 
     steps: int = 1000
     restarts: int = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -36,6 +36,8 @@ class DropLayer(Part):
     References:
         Balunović et al., Bayesian Framework for Gradient Leakage, 2022, section 5. https://arxiv.org/abs/2111.04706
     """
+
+    models_defense: ClassVar[Literal["one"]] = "one"
 
     layer: str | None = None
     leave: Leave = "weight"

@@ -1,47 +1,68 @@
-"""The audit: from a spec to evidence."""
+"""The audit: from a study to evidence. ``leakgauge.audit(study)`` runs one.
+
+Its parts are imported when they are first used: reading a result needs no torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+import sys
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from leakgauge.audit.judge.result import redacted, result
-from leakgauge.audit.prepare import prepare
-from leakgauge.audit.run import Event, Report, execute
-from leakgauge.audit.store import Store, canonical, write
-from leakgauge.doctor.diagnosis import examine
-from leakgauge.study.spec import Problem, Spec, SpecError, load
+if TYPE_CHECKING:
+    from leakgauge.audit.auditing import audit
+    from leakgauge.audit.engines import Engine, InProcess, LocalPool
+    from leakgauge.audit.judge.model import Result
+    from leakgauge.audit.run import Event, Report
+    from leakgauge.study.spec import Problem, Spec, SpecError, load
+    from leakgauge.study.study import Study
 
-__all__ = ["Event", "Problem", "Report", "Spec", "SpecError", "audit", "load"]
+__all__ = [
+    "Engine",
+    "Event",
+    "InProcess",
+    "LocalPool",
+    "Problem",
+    "Report",
+    "Result",
+    "Spec",
+    "SpecError",
+    "Study",
+    "audit",
+    "load",
+]
+_HOMES = {
+    "Engine": "leakgauge.audit.engines",
+    "Event": "leakgauge.audit.run",
+    "InProcess": "leakgauge.audit.engines",
+    "LocalPool": "leakgauge.audit.engines",
+    "Problem": "leakgauge.study.spec",
+    "Report": "leakgauge.audit.run",
+    "Result": "leakgauge.audit.judge.model",
+    "Spec": "leakgauge.study.spec",
+    "SpecError": "leakgauge.study.spec",
+    "Study": "leakgauge.study.study",
+    "audit": "leakgauge.audit.auditing",
+    "load": "leakgauge.study.spec",
+}
 
 
-def audit(
-    spec: Spec,
-    home: Path,
-    out: Path,
-    *,
-    workers: int = 1,
-    report: Report | None = None,
-    redact: bool = False,
-    ablate: bool = False,
-    warn: Callable[[str], None] | None = None,
-) -> dict[str, Any]:
-    """Run an audit, or what is left of it, and write ``result.json``; the same command resumes.
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'leakgauge.audit' has no attribute {name!r}")
 
-    Relative paths of the spec start at ``home``. ``redact`` keeps neither originals nor reconstructions, nor labels in
-    the result; ``ablate`` also attacks without each grant in turn. ``warn`` hears at once what spoils every verdict; a
-    set-up that does not replay is not attacked.
-    """
-    diagnosis = examine(spec, home) if spec.task.replay else None
-    valid = diagnosis is None or diagnosis.status == "replays"
-    if diagnosis is not None and not valid and warn is not None:
-        warn(f"every verdict is `invalid`: this set-up is not your client's; nothing is attacked. {diagnosis.sentence}")
-    outcome = execute(spec, home, out, workers=workers, report=report, redact=redact, ablate=ablate, attack=valid)
-    store = Store(out)
-    made = result(spec, prepare(spec, home), outcome, store, diagnosis)
-    if redact:
-        made = redacted(made)
-    write(out / "result.json", canonical(made).encode())
-    write(out / "timings.json", canonical(store.timings()).encode())
-    return made
+
+class _Room(ModuleType):
+    """This package, which can be called: ``leakgauge.audit(study)`` runs an audit."""
+
+    def __call__(self, study: Study, out: Path | str | None = None, **options: Any) -> Result:
+        """Run an audit: see :func:`leakgauge.audit.auditing.audit`."""
+        from leakgauge.audit.auditing import audit
+
+        return audit(study, out, **options)
+
+
+sys.modules[__name__].__class__ = _Room

@@ -1,195 +1,159 @@
-"""Running one cell: observe, attack, score; tune; train. Only the scoring sees the records."""
+"""The cells of an audit: units of work that carry values, each with an identity that says all it depends on."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, TypeVar
 
-import numpy as np
-import torch
-from torch import Tensor
+from leakgauge.adversary import Attack
+from leakgauge.audit.store import canonical
+from leakgauge.defenses import Protection
+from leakgauge.expr import Part, described
+from leakgauge.study.sections import Checkpoints
+from leakgauge.types import Threat
 
-from leakgauge import metrics, parse
-from leakgauge.adversary import Adversary, Reconstruction, nulls
-from leakgauge.audit.plan import Cell
-from leakgauge.audit.prepare import Prepared, batches
-from leakgauge.audit.store import Store
-from leakgauge.client import LABELS
-from leakgauge.errors import AssumptionWarning
-from leakgauge.observation import Observation, encoded, observe
-from leakgauge.seeds import seed_of
-from leakgauge.study.checks import SMALLEST_SSIM
-from leakgauge.study.clients import CHUNK
-from leakgauge.task import Task
-from leakgauge.training import accuracy, train
-from leakgauge.types import Progress, Records, Threat
-
-CAP = 999.0
-"""JSON has no infinity: the PSNR of an identical image is written as this."""
-Made = tuple[dict[str, Any], dict[str, Tensor]]
+FORMAT = 4
+"""Cell format version; bump it when a result needs fields that older cells lack."""
+Arm = Literal["real", "another", "noise"]
+ARMS: tuple[Arm, ...] = ("real", "another", "noise")
+JSON = dict[str, Any]
 
 
-def run(cell: Cell, prepared: Prepared, store: Store, progress: Progress | None = None) -> Made:
-    """What a cell found, as JSON and as tensors. Its parents are done."""
-    work: dict[str, Callable[..., Made]] = {"train": _train, "tune": _tune, "attack": _attack}
-    found, tensors = work[cell.kind](cell, prepared, store, progress)
-    return {"cell": cell.id, "kind": cell.kind, "params": cell.params, **found}, tensors
+@dataclass(frozen=True)
+class TrainCell:
+    """A training of the model with a defense; it leaves checkpoints and their accuracy."""
+
+    kind: ClassVar[Literal["train"]] = "train"
+
+    defense: Protection
+    schedule: Checkpoints
+    seed: int
+    parents: tuple[str, ...] = ()
+    id: str = field(default="", compare=False)
+
+    @property
+    def params(self) -> JSON:
+        """Its values as plain JSON: what ``plan.json`` says, and what its identity hashes."""
+        numbers = self.schedule.model_dump(mode="json", exclude={"defended", "seeds"})
+        return {"defense": text_of(self.defense), **numbers, "seed": self.seed}
 
 
-def _train(cell: Cell, prepared: Prepared, store: Store, progress: Progress | None) -> Made:
-    """The states of a training at the steps asked for, and their accuracy; step 0 is the model as given."""
-    params = cell.params
-    kept = train(
-        prepared.task.protect(params["defense"]),
-        prepared.train,
-        steps=max(params["train_steps"]),
-        batch=params["batch"],
-        learning_rate=params["learning_rate"],
-        momentum=params["momentum"],
-        weight_decay=params["weight_decay"],
-        seed=params["seed"],
-        keep=params["train_steps"],
-        progress=progress,
-    )
-    reached = {str(c.step): accuracy(prepared.task.protect(params["defense"]).at(c.state), prepared.test) for c in kept}
-    states = {f"{c.step}/{name}": value.contiguous().clone() for c in kept for name, value in c.state.items()}
-    return {"accuracy": reached}, states
+@dataclass(frozen=True)
+class TuneCell:
+    """Several settings of an adversary against a defense, on reference records: the best is chosen."""
+
+    kind: ClassVar[Literal["tune"]] = "tune"
+
+    step: int
+    defense: Protection
+    trained: Protection | None
+    """The defense that the checkpoint was trained with; None at step 0."""
+    settings: tuple[Attack, ...]
+    threat: Threat
+    rounds: int
+    seed: int
+    parents: tuple[str, ...] = ()
+    id: str = field(default="", compare=False)
+
+    @property
+    def params(self) -> JSON:
+        return {
+            "step": self.step,
+            "defense": text_of(self.defense),
+            "trained": text_of(self.trained),
+            "settings": [text_of(attack) for attack in self.settings],
+            "threat": threat_of(self.threat),
+            "rounds": self.rounds,
+            "seed": self.seed,
+        }
 
 
-def state(store: Store, identity: str, step: int) -> dict[str, Tensor]:
-    """The state that a training left at a step."""
-    kept = store.tensors(identity)
-    return {name.partition("/")[2]: value for name, value in kept.items() if name.startswith(f"{step}/")}
+@dataclass(frozen=True)
+class AttackCell:
+    """One adversary against one defense on a range of updates, in one arm.
+
+    With several ``settings`` the one that the tuning chose attacks; it is the last parent. ``clients`` are the ranges
+    of updates that belong together under a defense that mixes a client's records; else one range, which says nothing.
+    """
+
+    kind: ClassVar[Literal["attack"]] = "attack"
+
+    step: int
+    defense: Protection
+    trained: Protection | None
+    settings: tuple[Attack, ...]
+    arm: Arm
+    threat: Threat
+    rounds: int
+    clients: tuple[tuple[int, int], ...]
+    seed: int
+    without: str | None = None
+    """The grant that an ablation takes away."""
+    parents: tuple[str, ...] = ()
+    id: str = field(default="", compare=False)
+
+    @property
+    def updates(self) -> tuple[int, int]:
+        """The range of updates: the first, and one past the last."""
+        return self.clients[0][0], self.clients[-1][1]
+
+    @property
+    def params(self) -> JSON:
+        return {
+            "step": self.step,
+            "defense": text_of(self.defense),
+            "trained": text_of(self.trained),
+            "adversary": text_of(self.settings),
+            "arm": self.arm,
+            "threat": threat_of(self.threat),
+            "rounds": self.rounds,
+            "records": list(self.updates),
+            **({"clients": [list(client) for client in self.clients]} if len(self.clients) > 1 else {}),
+            "seed": self.seed,
+            **({} if self.without is None else {"without": self.without}),
+        }
 
 
-def _at(cell: Cell, prepared: Prepared, store: Store) -> Task:
-    """The task of a cell: at its checkpoint, under its defense."""
-    task = prepared.task.protect(cell.params["defense"])
-    return task.at(state(store, cell.parents[0], cell.params["step"])) if cell.params["step"] else task
+Cell = TrainCell | TuneCell | AttackCell
+C = TypeVar("C", TrainCell, TuneCell, AttackCell)
 
 
-def _tune(cell: Cell, prepared: Prepared, store: Store, progress: Progress | None) -> Made:
-    """The mean score of every setting on records that are not reported; the first best is chosen."""
-    params, task, private = cell.params, _at(cell, prepared, store), prepared.tuning
-    seen = observe(task, private, threat=_threat(params, task), seed=seed_of(params["seed"], 3))
-    means = []
-    for text in params["settings"]:
-        made, _ = _attacked(text, task, seen, params, seed_of(params["seed"], 4), progress)
-        scores = _scored(made, private, task.recipe.batch)[0]
-        means.append(round(float(np.mean(scores.get("ssim", scores["psnr"]))), 6))
-    return {"means": means, "chosen": params["settings"][int(np.argmax(means))]}, {}
-
-
-def _attack(cell: Cell, prepared: Prepared, store: Store, progress: Progress | None) -> Made:
-    """The scores of an adversary, per record, and the reconstructions behind them."""
-    params, size = cell.params, prepared.task.recipe.batch
-    start, stop = (edge * size for edge in params["records"])
-    private, task = prepared.records[start:stop], _at(cell, prepared, store)
-    text = params["adversary"] if isinstance(params["adversary"], str) else store.result(cell.parents[-1])["chosen"]
-    seen = _seen(params, task, private, prepared.others[start:stop])
-    made, assumed = _attacked(text, task, seen, params, seed_of(params["seed"], start, 1), progress)
-    scores, inputs, labels = _scored(made, private, size)
-    found = {
-        "adversary": text,
-        "scores": scores,
-        "labels": [int(a == b) for a, b in zip(labels.tolist(), private.labels.tolist(), strict=True)],
-        "status": list(made.status),
-        "evaluations": made.evaluations,
-        "assumed": assumed,
+def identified(cell: C, content: Mapping[str, str]) -> C:
+    """The cell with its id: the hash of kind, values, parents, contents it uses, and the versions of its parts."""
+    values = [getattr(cell, name, None) for name in ("defense", "trained", "settings")]
+    identity = {
+        "format": FORMAT,
+        "kind": cell.kind,
+        "params": cell.params,
+        "content": dict(content),
+        "parents": cell.parents,
+        "versions": [versions(value) for value in values],
     }
-    if params["arm"] == "another":
-        found["cross"] = _cross(made, prepared.records, size)
-    kept = {"inputs": _picture(inputs), "labels": labels.contiguous()}
-    if task.protection.input:
-        truth = encoded(task, private, seed=_clients(params["seed"], params["records"][0])).inputs
-        early = made if made.encodings is None else replace(made, inputs=made.encodings)
-        found["encoding"], shown, _ = _scored(early, replace(private, inputs=truth), size)
-        kept |= {"encodings": _picture(shown), "encoded": _picture(truth)}
-    return found, kept
+    return replace(cell, id=hashlib.sha256(canonical(identity).encode()).hexdigest()[:24])
 
 
-def _picture(inputs: Tensor) -> Tensor:
-    return inputs.clamp(0, 1).float().contiguous()
+def text_of(value: Any) -> Any:
+    """A value as it stands in ``params``: parts by their expression, one setting for itself, several as a list."""
+    if isinstance(value, tuple):
+        texts = [described(attack) for attack in value]
+        return texts[0] if len(texts) == 1 else texts
+    return value if value is None or isinstance(value, str | int | list) else described(value)
 
 
-def blind(task: Task, records: Records, guess: Tensor, seed: int) -> dict[str, list[float]]:
-    """The scores of a guess without an update against the encodings of an audit, encoded by draws of its own."""
-    size, found = task.recipe.batch * CHUNK, dict[str, list[float]]()
-    for start in range(0, len(records), size):
-        mine = records[start : start + size]
-        truth = encoded(task, mine, seed=_clients(seed, start // task.recipe.batch)).inputs
-        tried = encoded(task, replace(mine, inputs=guess[start : start + size]), seed=seed_of(seed, start, 5)).inputs
-        for metric, values in scores(tried, truth).items():
-            found.setdefault(metric, []).extend(values)
-    return found
+def threat_of(threat: Threat) -> JSON:
+    """A threat as plain JSON."""
+    return {"labels": threat.labels, "grants": sorted(threat.grants), "learning_rate": threat.learning_rate}
 
 
-def _seen(params: dict[str, Any], task: Task, private: Records, others: Records) -> list[Observation]:
-    """What the adversary gets in this arm; the grants are the private records' in every arm."""
-    source = others if params["arm"] == "another" else private
-    seen = observe(task, source, threat=_threat(params, task), seed=_clients(params["seed"], params["records"][0]))
-    if params["arm"] == "another" and seen[0].labels is not None:
-        granted = batches(private.labels, task.recipe.batch)
-        seen = [one.given(LABELS, labels) for one, labels in zip(seen, granted, strict=True)]
-    return nulls.noise(seen, seed=seed_of(params["seed"], 2)) if params["arm"] == "noise" else seen
-
-
-def _clients(seed: int, first: int) -> int:
-    """The seed of everything random that the clients of a chunk do, from the number of its first update."""
-    return seed_of(seed, first)
-
-
-def _threat(params: dict[str, Any], task: Task) -> Threat:
-    """The threat model of the audit, as far as this defense has what it grants."""
-    return Threat(**{**params["threat"], "grants": frozenset(params["threat"]["grants"])}).about(task.nuisances)
-
-
-def _attacked(
-    text: str, task: Task, seen: list[Observation], params: dict[str, Any], seed: int, progress: Progress | None
-) -> tuple[Reconstruction, list[str]]:
-    """What the attack found, and what it had to assume."""
-    attack = parse(text, "attack")
-    if params["threat"]["labels"] == "joint" and isinstance(attack, Adversary):
-        attack = replace(attack, labels="joint")
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always", AssumptionWarning)
-        made: Reconstruction = attack(task, seen, seed=seed, progress=progress)
-    for one in heard:
-        if not issubclass(one.category, AssumptionWarning):
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    return made, sorted({str(one.message) for one in heard if issubclass(one.category, AssumptionWarning)})
-
-
-def _scored(made: Reconstruction, private: Records, size: int) -> tuple[dict[str, list[float]], Tensor, Tensor]:
-    """Scores, reconstructions and labels in the order of the records: within a batch, one to one by least error."""
-    inputs, labels = made.inputs.detach().cpu(), made.labels.cpu()
-    if size > 1:
-        matching = metrics.match(inputs, batches(private.inputs, size))
-        inputs, labels = matching.apply(inputs), matching.apply(labels)
-    inputs, labels = inputs.flatten(0, 1), labels.flatten(0, 1)
-    return scores(inputs, private.inputs), inputs, labels
-
-
-def _cross(made: Reconstruction, records: Records, size: int) -> dict[str, list[list[float]]]:
-    """Metric → unrelated update → its score against every record."""
-    found: dict[str, list[list[float]]] = {}
-    updates = len(records) // size
-    for one in range(len(made.inputs)):
-        every = replace(
-            made,
-            inputs=made.inputs[one].expand(updates, *made.inputs.shape[1:]),
-            labels=made.labels[one].expand(updates, *made.labels.shape[1:]),
-        )
-        for metric, values in _scored(every, records, size)[0].items():
-            found.setdefault(metric, []).append(values)
-    return found
-
-
-def scores(inputs: Tensor, truth: Tensor) -> dict[str, list[float]]:
-    """Metric → per record."""
-    found = {"psnr": metrics.psnr(inputs, truth)}
-    if min(truth.shape[-2:]) >= SMALLEST_SSIM:
-        found["ssim"] = metrics.ssim(inputs, truth)
-    return {name: [round(min(float(v), CAP), 6) for v in torch.nan_to_num(values)] for name, values in found.items()}
+def versions(value: object) -> list[str]:
+    """``name@version`` of a part and everything inside it."""
+    listed = [f"{type(value).__name__}@{type(value).version}"] if isinstance(value, Part) else []
+    inside: Sequence[object] = ()
+    if dataclasses.is_dataclass(value):
+        inside = [getattr(value, f.name) for f in dataclasses.fields(value)]
+    elif isinstance(value, tuple | list):
+        inside = value
+    return listed + [version for item in inside for version in versions(item)]

@@ -7,21 +7,18 @@ own code is counted, not timed: ``check`` imports none of it.
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import torch
-
-from leakgauge.audit import cells
-from leakgauge.audit.plan import ARMS, IDENTITY, Cell, Plan, plan, shown, trainings
-from leakgauge.audit.prepare import Prepared, prepare
+from leakgauge.audit.cells import ARMS, AttackCell, TrainCell, TuneCell
+from leakgauge.audit.plan import CHUNK, IDENTITY, Plan, plan, trained_with
 from leakgauge.audit.store import Store
-from leakgauge.expr import PATH
-from leakgauge.study.clients import CHUNK
-from leakgauge.study.spec import Spec
+from leakgauge.audit.work import Work
+from leakgauge.study.draft import Draft
+from leakgauge.study.study import Study
+from leakgauge.threads import one_thread
 from leakgauge.training import train
 
 WARM, TIMED = 2, 6
@@ -50,12 +47,12 @@ class Estimate:
     def shares(self) -> str:
         """What else is among the cells."""
         named = {"control": "on the update without a defense", "ablation": "without a grant"}
-        found = [f"{_many(n, kind)} {named.get(kind, '')}".strip() for kind, n in self.counts.items() if n]
-        return f" ({', '.join(found)})" if len(found) > 1 else ""
+        groups = [f"{_many(n, kind)} {named.get(kind, '')}".strip() for kind, n in self.counts.items() if n]
+        return f" ({', '.join(groups)})" if len(groups) > 1 else ""
 
     def sentences(self) -> list[str]:
         """What ``check`` prints."""
-        if self.seconds is None or self.evaluations is None or self.megabytes is None:
+        if self.seconds is None or self.evaluations is None:
             return ["work: not estimated, since that would import your code; the audit shows the time left as it runs"]
         taught = self.counts["training"]
         trained = (
@@ -68,7 +65,7 @@ class Estimate:
             f"work: about {self.evaluations:,} evaluations of one update{trained}",
             f"time: about {_duration(self.seconds)} with one worker, {_duration(self.seconds / 2)} with two (of one "
             f"processor each, from the first steps of each attack{' and training' if taught else ''})",
-            f"memory: about {self.megabytes:,.0f} MB per worker",
+            *([] if self.megabytes is None else [f"memory: about {self.megabytes:,.0f} MB per worker"]),
         ]
 
 
@@ -82,76 +79,84 @@ def _many(count: int, word: str) -> str:
     return f"{count} {word}{'s' * (count != 1)}"
 
 
-def strangers(spec: Spec) -> list[str]:
-    """The user's own code that a spec names."""
-    task = spec.task
-    texts = [task.model, task.loss, task.data, *spec.defenses.values()]
-    texts += [text for name in spec.adversaries for text in spec.settings(name)]
-    return list(dict.fromkeys(path for text in texts for path in PATH.findall(text)))
-
-
-def estimate(spec: Spec, home: Path, *, ablate: bool = False) -> Estimate:
+def estimate(draft: Draft, *, ablate: bool = False) -> Estimate:
     """Count the cells of a sound spec, and time them where none of the user's code is needed."""
-    if strangers(spec):
+    if draft.own_code:
+        spec = draft.spec
         chunks = -(-spec.task.records // CHUNK)
         each = len(ARMS) * chunks * len(spec.adversaries) * len(set(spec.checkpoints.train_steps))
-        given = set(spec.defenses.values())
-        return Estimate({"attack": each * len(given), "control": each * (IDENTITY not in given)})
-    torch.set_num_threads(1)  # as a worker has
-    prepared = prepare(spec, home)
-    planned = plan(spec, prepared, ablate=ablate)
-    attacks = [c for c in planned.cells if c.kind == "attack"]
+        texts = {reading.text if reading.value is None else repr(reading.value) for reading in draft.defenses.values()}
+        return Estimate({"attack": each * len(texts), "control": each * (repr(IDENTITY) not in texts)})
+    with one_thread():  # as a worker has
+        return _measured(draft.study(), ablate)
+
+
+def _measured(study: Study, ablate: bool) -> Estimate:
+    planned, work = plan(study, ablate=ablate), Work(study, Store(Path()))
+    attacks = [cell for cell in planned.cells if isinstance(cell, AttackCell)]
     probes: dict[str, _Probe] = {}
     for cell in attacks:
-        key = f"{cell.params['defense']} {cell.params['adversary']}"
-        if key not in probes:
-            source = attacks[0] if len(probes) >= MOST_PROBES else cell
-            probes[key] = _timed(source, prepared)
-    kinds = [probes[f"{c.params['defense']} {c.params['adversary']}"] for c in attacks]
-    tuned = sum(len(c.params["settings"]) for c in planned.cells if c.kind == "tune")
-    seconds = sum(p.seconds for p in kinds) * (1 + tuned / max(1, len(attacks)))
-    sizes = [c.params["records"][1] - c.params["records"][0] for c in attacks]
-    taught = [c for c in planned.cells if c.kind == "train"]
-    lasting = {text: _trained(c, prepared) for text, c in {c.params["defense"]: c for c in taught}.items()}
-    training = sum(lasting[c.params["defense"]] for c in taught)
+        if _pair(cell) not in probes:
+            probes[_pair(cell)] = _timed(attacks[0] if len(probes) >= MOST_PROBES else cell, work)
+    timed = [probes[_pair(cell)] for cell in attacks]
+    tuned = sum(len(cell.settings) for cell in planned.cells if isinstance(cell, TuneCell))
+    seconds = sum(probe.seconds for probe in timed) * (1 + tuned / max(1, len(attacks)))
+    sizes = [cell.updates[1] - cell.updates[0] for cell in attacks]
+    trainings = [cell for cell in planned.cells if isinstance(cell, TrainCell)]
+    lasting = {how: _trained(cell, study) for how, cell in {repr(cell.defense): cell for cell in trainings}.items()}
+    training = sum(lasting[repr(cell.defense)] for cell in trainings)
     return Estimate(
-        _counts(spec, planned),
-        sum(p.steps * size for p, size in zip(kinds, sizes, strict=True)),
+        _counts(study, planned),
+        sum(probe.steps * size for probe, size in zip(timed, sizes, strict=True)),
         seconds + training,
         training,
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024),
+        _peak_megabytes(),
     )
 
 
-def _counts(spec: Spec, planned: Plan) -> dict[str, int]:
-    own = {shown(text): shown(trained) for text, trained in trainings(spec).items() if text in spec.defenses.values()}
-    found = dict.fromkeys(("attack", "control", "ablation", "tuning", "training"), 0)
+def _pair(cell: AttackCell) -> str:
+    return f"{cell.params['defense']} {cell.params['adversary']}"
+
+
+def _peak_megabytes() -> float | None:
+    """The most memory this process has had; None where the system does not say."""
+    try:
+        import resource  # Unix only
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
+
+
+def _counts(study: Study, planned: Plan) -> dict[str, int]:
+    own = {repr(how): repr(trained_with(study, how)) for how in study.defenses.values()}
+    counts = dict.fromkeys(("attack", "control", "ablation", "tuning", "training"), 0)
     for cell in planned.cells:
-        given = cell.params
-        if cell.kind != "attack":
-            found[{"tune": "tuning", "train": "training"}[cell.kind]] += 1
-        elif "without" in given:
-            found["ablation"] += 1
-        else:
-            asked = given["defense"] in own and given["trained"] in (None, own[given["defense"]])
-            found["attack" if asked else "control"] += 1
-    return found
+        match cell:
+            case TrainCell():
+                counts["training"] += 1
+            case TuneCell():
+                counts["tuning"] += 1
+            case AttackCell(without=str()):
+                counts["ablation"] += 1
+            case AttackCell():
+                how, trained = cell.params["defense"], cell.params["trained"]
+                counts["attack" if how in own and trained in (None, own[how]) else "control"] += 1
+    return counts
 
 
-def _trained(cell: Cell, prepared: Prepared) -> float:
+def _trained(cell: TrainCell, study: Study) -> float:
     """Seconds of a training."""
-    given, batch = cell.params, min(cell.params["batch"], len(prepared.train))
-    task = prepared.task.protect(given["defense"])
+    batch, task = min(cell.schedule.batch, len(study.train)), study.under(cell.defense)
 
     def step(records: int) -> float:
         begun = time.process_time()
-        train(task, prepared.train, steps=1, batch=records, learning_rate=given["learning_rate"], keep=())
+        train(task, study.train, steps=1, batch=records, learning_rate=cell.schedule.learning_rate, keep=())
         return time.process_time() - begun
 
     few = min(FEW, batch)
     step(few)  # what is loaded and compiled once
     each = step(few) * batch / few
-    return float(max(given["train_steps"])) * (step(batch) if each < QUICK else each)
+    return float(max(cell.schedule.train_steps)) * (step(batch) if each < QUICK else each)
 
 
 class _EnoughError(Exception):
@@ -174,14 +179,11 @@ class _Probe:
             raise _EnoughError
 
 
-def _timed(cell: Cell, prepared: Prepared) -> _Probe:
+def _timed(cell: AttackCell, work: Work) -> _Probe:
     """How long a cell takes, from the first steps of its attack on the model as given."""
-    params = {**cell.params, "step": 0, "arm": "real"}
-    if not isinstance(params["adversary"], str):
-        params["adversary"] = params["adversary"][0]
     probe, begun = _Probe(), time.process_time()
     try:
-        cells.run(Cell(cell.id, "attack", params), prepared, Store(Path()), progress=probe)
+        work.run(replace(cell, step=0, arm="real", settings=cell.settings[:1]), progress=probe)
     except _EnoughError:
         (first, start), (last, stop) = probe.marks[0], probe.marks[-1]
         each = (stop - start) / (last - first)

@@ -1,46 +1,26 @@
-"""The plan: the cells of an audit, each with an identity that says all it depends on.
+"""The plan: a DAG of cells, training → checkpoint, tuning → attack.
 
-A DAG: training → checkpoint, tuning → attack. A cell's id is the hash of its kind, its resolved parameters, its
-parents, the contents it uses and the versions of its parts. Chunks of updates are fixed here, so that the result does
-not depend on the number of workers.
+How many updates are attacked together is fixed here, so that the result does not depend on the number of workers. Who
+is a client is the study's to say; where a defense mixes a client's records, a cell holds whole clients.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cache
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
-from leakgauge import parse
-from leakgauge.audit.prepare import Prepared, digest
-from leakgauge.audit.store import canonical
-from leakgauge.defenses import protection
-from leakgauge.expr import Part
-from leakgauge.study.clients import CHUNK
-from leakgauge.study.spec import Spec
+from leakgauge.adversary import Attack
+from leakgauge.audit.cells import ARMS, Arm, AttackCell, C, Cell, TrainCell, TuneCell, identified, text_of
+from leakgauge.defenses import Protection
+from leakgauge.study.clients import clients
+from leakgauge.study.roles import digest
+from leakgauge.study.study import Study
+from leakgauge.types import Records, Threat
 
-ARMS = ("real", "another", "noise")
-IDENTITY = "identity()"
-FORMAT = 3
-"""Of what cells say: changes when a result needs more of them than older ones said."""
-Kind = Literal["train", "tune", "attack"]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A unit of work.
-
-    train   a training of the model, with a defense; it leaves checkpoints and their accuracy
-    tune    several settings of an adversary against a defense, on reference records
-    attack  one adversary against one defense on a chunk of updates, in one arm
-    """
-
-    id: str
-    kind: Kind
-    params: dict[str, Any]
-    parents: tuple[str, ...] = ()
+CHUNK = 10
+"""Updates attacked together in one cell: enough for the batched solver, few enough to lose little."""
+IDENTITY = Protection()
 
 
 @dataclass(frozen=True)
@@ -50,146 +30,160 @@ class Plan:
     cells: tuple[Cell, ...]
 
     def of(self, **wanted: Any) -> list[Cell]:
-        """The cells whose parameters agree with ``wanted``, in the order of the records."""
-        return [c for c in self.cells if all(c.params.get(k) == v for k, v in wanted.items())]
+        """The cells whose parameters agree with ``wanted``, in the order of the records; parts may be values."""
+        texts = {name: text_of(value) for name, value in wanted.items()}
+        return [cell for cell, params in self._params if all(params.get(k) == v for k, v in texts.items())]
+
+    @cached_property
+    def _params(self) -> list[tuple[Cell, dict[str, Any]]]:
+        return [(cell, cell.params) for cell in self.cells]
 
 
-def plan(spec: Spec, prepared: Prepared, *, ablate: bool = False) -> Plan:
+def plan(study: Study, *, ablate: bool = False) -> Plan:
     """Every checkpoint × defense × adversary × arm × chunk.
 
     The update without a defense is the positive control of every defense, and is attacked in the same arms. ``ablate``
     attacks the real update again without each grant in turn.
     """
-    return _Planning(spec, prepared, ablate).plan()
+    return _Planning(study, ablate).plan()
 
 
-def trainings(spec: Spec) -> dict[str, str]:
-    """Defense → the defense its model was trained with: none, its own if asked for, or if it changes the model."""
-    every = (*spec.defenses.values(), IDENTITY)
-    return {text: text if spec.checkpoints.defended or _own_model(text) else IDENTITY for text in every}
+def trained_with(study: Study, defense: Protection) -> Protection:
+    """The defense that a model was trained with: none, its own if asked for, or if it changes the model."""
+    return defense if study.checkpoints.defended or defense.model else IDENTITY
 
 
-def seeds(spec: Spec) -> list[int]:
+def control_trained_with(study: Study, defense: Protection) -> Protection:
+    """The defense that the model of its positive control was trained with: the same, where it fits."""
+    return IDENTITY if defense.model else trained_with(study, defense)
+
+
+def seeds(study: Study) -> list[int]:
     """The seeds of the trainings of one defense; the first is attacked."""
-    return [spec.seed + i for i in range(spec.checkpoints.seeds)]
+    return [study.seed + i for i in range(study.checkpoints.seeds)]
 
 
-def controls(spec: Spec) -> dict[str, str]:
-    """Defense → the defense that the model of its positive control was trained with: the same, where it fits."""
-    return {text: IDENTITY if _own_model(text) else trained for text, trained in trainings(spec).items()}
+def steps(study: Study) -> list[int]:
+    """The steps of training that are audited, each once."""
+    return list(dict.fromkeys(study.checkpoints.train_steps))
 
 
-def comparisons(spec: Spec) -> int:
+def comparisons(study: Study) -> int:
     """The p-values of an audit: one per checkpoint and defense, and another where records are encoded."""
-    each = sum(1 + bool(protection(text).input) for text in spec.defenses.values())
-    return each * len(set(spec.checkpoints.train_steps))
+    return sum(1 + bool(defense.input) for defense in study.defenses.values()) * len(steps(study))
 
 
-def _own_model(text: str) -> bool:
-    return bool(protection(text).model)
-
-
-def threats(spec: Spec) -> dict[str, dict[str, Any]]:
+def threats(study: Study) -> dict[str, Threat]:
     """Grant → the threat without it; what is not granted cannot be taken away."""
-    given = spec.threat.model_dump(mode="json")
-    without: dict[str, dict[str, Any]] = {}
-    if given["labels"] == "known":
-        without["labels"] = {**given, "labels": "inferred"}
-    if given["learning_rate"] == "known" and rate_matters(spec):
-        without["learning_rate"] = {**given, "learning_rate": "unknown"}
-    for name in given["grants"]:
-        without[name] = {**given, "grants": [g for g in given["grants"] if g != name]}
+    threat, without = study.threat, dict[str, Threat]()
+    if threat.labels == "known":
+        without["labels"] = replace(threat, labels="inferred")
+    if threat.learning_rate == "known" and _rate_matters(study):
+        without["learning_rate"] = replace(threat, learning_rate="unknown")
+    for name in study.spec.threat.grants:
+        without[name] = replace(threat, grants=threat.grants - {name})
     return without
 
 
-def rate_matters(spec: Spec) -> bool:
+def _rate_matters(study: Study) -> bool:
     """Whether what is shared depends on the learning rate, in a way that hiding it makes sense: one step of it."""
-    recipe = spec.task.recipe
+    recipe = study.task.recipe
     return recipe.shares == "change" and recipe.local_steps == 1 and not recipe.momentum and not recipe.weight_decay
 
 
+def chunks(study: Study, defense: Protection) -> list[tuple[tuple[int, int], ...]]:
+    """The clients of each cell, as ranges of updates.
+
+    Without an input stage nobody has to stay together. With one, a cell holds as many whole clients as fit, at least
+    one, since what a client mixed can only be undone together.
+    """
+    if not defense.input:
+        starts = range(0, study.updates, CHUNK)
+        return [((start, min(start + CHUNK, study.updates)),) for start in starts]
+    cells: list[tuple[tuple[int, int], ...]] = []
+    for client in clients(study.spec):
+        whole = (client.start, client.stop)
+        if cells and client.stop - cells[-1][0][0] <= CHUNK:
+            cells[-1] = (*cells[-1], whole)
+        else:
+            cells.append((whole,))
+    return cells
+
+
 class _Planning:
-    def __init__(self, spec: Spec, prepared: Prepared, ablate: bool) -> None:
-        self.spec, self.ablate = spec, ablate
+    def __init__(self, study: Study, ablate: bool) -> None:
+        self.study, self.ablate = study, ablate
         self.cells: dict[str, Cell] = {}
-        self.content = {"task": prepared.content, "recipe": repr(prepared.task.recipe)}
-        for role, records in (("records", prepared.records), ("others", prepared.others), ("tuning", prepared.tuning)):
-            self.content[role] = digest({"x": records.inputs, "y": records.labels})
-        self.train = self.content | {"train": digest({"x": prepared.train.inputs, "y": prepared.train.labels})}
+        self.content = {"task": study.content, "recipe": repr(study.task.recipe)}
+        for role, records in (("records", study.records), ("others", study.others), ("tuning", study.tuning)):
+            self.content[role] = _hash(records)
+        self.scored = self.content | {"metrics": repr(study.metrics.all)}
+
+    @cached_property
+    def train(self) -> dict[str, str]:
+        return self.content | {"train": _hash(self.study.train)}
 
     def plan(self) -> Plan:
-        for step in dict.fromkeys(self.spec.checkpoints.train_steps):
-            for text in dict.fromkeys((*self.spec.defenses.values(), IDENTITY)):
-                self._defense(step, text, trainings(self.spec)[text])
-                self._defense(step, IDENTITY, controls(self.spec)[text])
+        study = self.study
+        defenses = {repr(defense): defense for defense in (*study.defenses.values(), IDENTITY)}
+        for step in steps(study):
+            for defense in defenses.values():
+                self._defense(step, defense, trained_with(study, defense))
+                self._defense(step, IDENTITY, control_trained_with(study, defense))
         order = {"train": 0, "tune": 1, "attack": 2}
         return Plan(tuple(sorted(self.cells.values(), key=lambda cell: order[cell.kind])))
 
-    def _defense(self, step: int, defense: str, trained: str) -> None:
+    def _defense(self, step: int, defense: Protection, trained: Protection) -> None:
+        model = trained if step else None
         parents = (self._training(trained),) if step else ()
-        where = {"step": step, "defense": shown(defense), "trained": shown(trained) if step else None}
-        for name in self.spec.adversaries:
-            settings = [shown(text, "attack") for text in self.spec.settings(name)]
-            tuned = (self._tuning(where, settings, parents),) if len(settings) > 1 else ()
-            given = {**where, "adversary": settings[0] if len(settings) == 1 else settings}
-            threat = self.spec.threat.model_dump(mode="json")
+        for settings in self.study.adversaries.values():
+            tuned = (self._tuning(step, defense, model, settings, parents),) if len(settings) > 1 else ()
             for arm in ARMS:
-                self._chunks({**given, "arm": arm, "threat": threat}, parents + tuned)
-            for grant, less in threats(self.spec).items() if self.ablate else ():
-                self._chunks({**given, "arm": "real", "threat": less, "without": grant}, parents + tuned)
+                self._attacks(step, defense, model, settings, arm, self.study.threat, parents + tuned)
+            for grant, less in threats(self.study).items() if self.ablate else ():
+                self._attacks(step, defense, model, settings, "real", less, parents + tuned, without=grant)
 
-    def _chunks(self, given: dict[str, Any], parents: tuple[str, ...]) -> None:
-        for start in range(0, self.spec.task.records, CHUNK):
-            stop = min(start + CHUNK, self.spec.task.records)
-            self._add("attack", {**given, "records": [start, stop], "seed": self.spec.seed}, self.content, parents)
+    def _attacks(
+        self,
+        step: int,
+        defense: Protection,
+        trained: Protection | None,
+        settings: tuple[Attack, ...],
+        arm: Arm,
+        threat: Threat,
+        parents: tuple[str, ...],
+        *,
+        without: str | None = None,
+    ) -> None:
+        rounds, seed = self.study.rounds, self.study.seed
+        for whole in chunks(self.study, defense):
+            cell = AttackCell(
+                step, defense, trained, settings, arm, threat, rounds, whole, seed, without=without, parents=parents
+            )
+            self._add(cell, self.scored)
 
-    def _tuning(self, where: dict[str, Any], settings: list[str], parents: tuple[str, ...]) -> str:
-        threat = self.spec.threat.model_dump(mode="json")
-        params = {**where, "settings": settings, "threat": threat, "seed": self.spec.seed}
-        return self._add("tune", params, self.content, parents)
+    def _tuning(
+        self,
+        step: int,
+        defense: Protection,
+        trained: Protection | None,
+        settings: tuple[Attack, ...],
+        parents: tuple[str, ...],
+    ) -> str:
+        threat, rounds, seed = self.study.threat, self.study.rounds, self.study.seed
+        return self._add(TuneCell(step, defense, trained, settings, threat, rounds, seed, parents), self.scored)
 
-    def _training(self, defense: str) -> str:
+    def _training(self, defense: Protection) -> str:
         """The training that is attacked; the others of ``seeds`` only say how accurate its model is."""
-        given = self.spec.checkpoints.model_dump(mode="json", exclude={"defended", "seeds"})
-        params = {"defense": shown(defense), **given}
-        first, *_ = [self._add("train", {**params, "seed": seed}, self.train, ()) for seed in seeds(self.spec)]
+        schedule = self.study.checkpoints
+        first, *_ = [self._add(TrainCell(defense, schedule, seed), self.train) for seed in seeds(self.study)]
         return first
 
-    def _add(self, kind: Kind, params: dict[str, Any], content: dict[str, str], parents: tuple[str, ...]) -> str:
-        used = [versions(parse(text)) for text in _texts(params)]
-        identity = {
-            "format": FORMAT,
-            "kind": kind,
-            "params": params,
-            "content": content,
-            "parents": parents,
-            "versions": used,
-        }
-        key = hashlib.sha256(canonical(identity).encode()).hexdigest()[:24]
-        self.cells[key] = Cell(key, kind, params, parents)
-        return key
+    def _add(self, cell: C, content: dict[str, str]) -> str:
+        named = identified(cell, content)
+        self.cells[named.id] = named
+        return named.id
 
 
-@cache
-def shown(text: str, kind: str = "defense") -> str:
-    """An expression in its one form."""
-    return repr(parse(text, kind))
-
-
-def _texts(params: dict[str, Any]) -> Iterable[str]:
-    for key in ("defense", "trained", "adversary", "settings"):
-        value = params.get(key)
-        yield from [value] if isinstance(value, str) else value or []
-
-
-def versions(part: object) -> list[str]:
-    """``name@version`` of a part and everything inside it."""
-    found: list[str] = []
-    if isinstance(part, Part):
-        found.append(f"{type(part).__name__}@{type(part).version}")
-        for value in vars(part).values():
-            found += versions(value)
-    elif isinstance(part, tuple | list):
-        for value in part:
-            found += versions(value)
-    return found
+def _hash(records: Records) -> str:
+    return digest({"x": records.inputs, "y": records.labels})

@@ -1,4 +1,4 @@
-"""Running a plan: worker processes, one thread each; whatever is finished stays finished.
+"""Running a plan: whatever is finished stays finished.
 
 The same command resumes a run that was killed. A resume in another environment is refused, because its numbers would
 not be the undisturbed run's; a failing cell is reported and does not stop the others.
@@ -9,14 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import secrets
-import time
-import traceback
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,16 +17,12 @@ import numpy as np
 import torch
 
 import leakgauge
-from leakgauge import parse
-from leakgauge.audit import cells
-from leakgauge.audit.plan import Cell, Plan, plan
-from leakgauge.audit.prepare import Prepared, prepare
+from leakgauge.audit.cells import Cell
+from leakgauge.audit.engines import Engine, InProcess
+from leakgauge.audit.plan import Plan, plan
 from leakgauge.audit.store import Store, StoreError, canonical, write
-from leakgauge.defenses import protection
-from leakgauge.errors import LeakgaugeError
 from leakgauge.storage import toml
-from leakgauge.study.clients import encodes
-from leakgauge.study.spec import Problem, Spec, SpecError
+from leakgauge.study.study import Study
 
 
 @dataclass(frozen=True)
@@ -74,11 +63,10 @@ def environment() -> dict[str, str]:
 
 
 def execute(
-    spec: Spec,
-    home: Path,
+    study: Study,
     folder: Path,
     *,
-    workers: int = 1,
+    engine: Engine | None = None,
     report: Report | None = None,
     redact: bool = False,
     ablate: bool = False,
@@ -88,24 +76,21 @@ def execute(
 
     ``redact`` keeps neither originals nor reconstructions.
     """
-    torch.set_num_threads(1)
     store = Store(folder, redact)
     _claim(store)
     store.sweep()
-    prepared = prepare(spec, home)
-    _refuse(spec, prepared)
-    planned = plan(spec, prepared, ablate=ablate)
+    planned = plan(study, ablate=ablate)
     listed = [{"id": c.id, "kind": c.kind, "parents": c.parents, "params": c.params} for c in planned.cells]
     write(folder / "plan.json", canonical(listed).encode())
-    hashes = prepared.manifest(secrets.token_hex(16) if redact else "")
+    hashes = study.roles.manifest(secrets.token_hex(16) if redact else "")
     write(folder / "manifest.json", canonical(hashes).encode())
-    write(folder / "spec.toml", toml.dump(spec.model_dump(mode="json")).encode())
-    store.keep(prepared.records.inputs, prepared.records.labels)
+    write(folder / "spec.toml", toml.dump(study.spec.model_dump(mode="json")).encode())
+    store.keep(study.records.inputs, study.records.labels)
     left = [c for c in planned.cells if not store.done(c.id)] if attack else []
-    store.log(event="start", left=len(left), cells=len(planned.cells), workers=workers)
+    engine = engine or InProcess()
+    store.log(event="start", left=len(left), cells=len(planned.cells), engine=repr(engine))
     done, faults = len(planned.cells) - len(left), {}
-    ended = _alone(left, prepared, store) if workers == 1 else _together(left, spec, home, store, workers)
-    for cell, fault in ended:
+    for cell, fault in engine.run(study, left, store):
         done += 1
         if fault is not None:
             faults[cell.id] = fault
@@ -116,33 +101,10 @@ def execute(
     return Outcome(planned, faults)
 
 
-def _refuse(spec: Spec, prepared: Prepared) -> None:
-    """Everything that this task cannot take, all at once: of the user's own code only the run can tell."""
-    found: list[Problem] = []
-
-    def tried(key: str, work: Callable[..., object], *given: object) -> None:
-        try:
-            work(*given)
-        except LeakgaugeError as fault:
-            what = f"{fault.where}: {fault.what}" if fault.where else fault.what
-            found.append(Problem("spec", key, what, fault.remedy or "see `leakgauge list`"))
-
-    for name, text in spec.defenses.items():
-        tried(f"defenses.{name}", prepared.task.protect, text)
-        for part in protection(text).input:
-            tried(f"defenses.{name}", encodes, part, prepared.task.domain, spec)
-    for name in spec.adversaries:
-        for attack in (parse(text, "attack") for text in spec.settings(name)):
-            if hasattr(attack, "fits"):
-                tried(f"adversaries.{name}", attack.fits, prepared.task.params)
-    if found:
-        raise SpecError(found)
-
-
-def best_score(found: dict[str, Any]) -> float | None:
+def best_score(result: dict[str, Any]) -> float | None:
     """The best score of an attack cell."""
-    scores = found.get("scores", {})
-    return max(scores.get("ssim") or scores.get("psnr") or [], default=None)
+    scores: list[float] = result.get("scores", {}).get(result.get("metric"), [])
+    return max(scores, default=None)
 
 
 def _claim(store: Store) -> None:
@@ -164,98 +126,7 @@ def _differences(path: Path) -> str:
         theirs = dict(json.loads(path.read_text()))
     except (ValueError, TypeError):
         return "versions or CPU features differ"
-    found = [
+    differences = [
         f"{name} {theirs.get(name)}, here {here}" for name, here in environment().items() if theirs.get(name) != here
     ]
-    return "; ".join(found) or "versions or CPU features differ"
-
-
-def _alone(left: list[Cell], prepared: Prepared, store: Store) -> Iterator[tuple[Cell, str | None]]:
-    for cell in left:  # parents come first
-        yield cell, _orphan(cell, store) or _finish(cell, prepared, store)
-
-
-def _orphan(cell: Cell, store: Store) -> str | None:
-    lost = [parent for parent in cell.parents if not store.done(parent)]
-    return f"the cell it builds on failed ({lost[0]})" if lost else None
-
-
-def _finish(cell: Cell, prepared: Prepared, store: Store) -> str | None:
-    """Run and commit one cell; a fault is returned, not raised."""
-    begun = time.process_time()  # of this worker: what else runs on the machine does not count
-    try:
-        store.commit(cell.id, *cells.run(cell, prepared, store))
-    except Exception as fault:
-        write(store.cell(cell.id).with_suffix(".fault"), traceback.format_exc().encode())
-        store.log(event="fault", cell=cell.id, fault=f"{type(fault).__name__}: {fault}")
-        return f"{type(fault).__name__}: {fault}"
-    store.cell(cell.id).with_suffix(".fault").unlink(missing_ok=True)
-    store.log(event="done", cell=cell.id, seconds=round(time.process_time() - begun, 3))
-    return None
-
-
-_worker: dict[str, Any] = {}
-
-
-def _begin(spec: Spec, home: Path, store: Store) -> None:
-    torch.set_num_threads(1)
-    _worker.update(prepared=prepare(spec, home), store=store)
-
-
-def _work(cell: Cell) -> str | None:
-    return _finish(cell, _worker["prepared"], _worker["store"])
-
-
-def _together(
-    left: list[Cell], spec: Spec, home: Path, store: Store, workers: int
-) -> Iterator[tuple[Cell, str | None]]:
-    """Several processes. One that dies (out of memory, say) takes those beside it along: each cell that was running
-    gets a second try, by itself, and only the one whose process dies again has failed."""
-    waiting, died = list(left), Counter[str]()
-    while waiting:
-        pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (spec, home, store))
-        running: dict[Future[str | None], Cell] = {}
-        try:
-            while waiting or running:
-                _submit(pool, waiting, running, store, workers, died)
-                if not running:
-                    break
-                ended, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in ended:
-                    if isinstance(future.exception(), BrokenProcessPool):
-                        continue
-                    cell = running.pop(future)
-                    fault = future.exception()
-                    yield cell, f"{type(fault).__name__}: {fault}" if fault else future.result()
-                if any(isinstance(future.exception(), BrokenProcessPool) for future in ended):
-                    break
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-        for cell in running.values():
-            died[cell.id] += 1
-            if died[cell.id] > 1:
-                yield cell, "its worker process died twice (out of memory?)"
-            else:
-                waiting.insert(0, cell)
-        if not running:
-            for cell in waiting:  # nothing can start any more: their parents failed
-                yield cell, _orphan(cell, store)
-            return
-
-
-def _submit(
-    pool: ProcessPoolExecutor,
-    waiting: list[Cell],
-    running: dict[Future[str | None], Cell],
-    store: Store,
-    workers: int,
-    died: Mapping[str, int],
-) -> None:
-    """Keep every worker busy with cells whose parents are done; a cell that may have killed its worker runs alone."""
-    ready = [cell for cell in waiting if _orphan(cell, store) is None]
-    suspects = [cell for cell in ready if died.get(cell.id)]
-    if any(died.get(cell.id) for cell in running.values()) or (suspects and running):
-        return
-    for cell in suspects[:1] or ready[: workers - len(running)]:
-        waiting.remove(cell)
-        running[pool.submit(_work, cell)] = cell
+    return "; ".join(differences) or "versions or CPU features differ"

@@ -8,9 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from leakgauge.cli import audit, bound, compare, data, doctor, inspect, listing, preflight, price, report
-from leakgauge.errors import LeakgaugeError
-
-INTERRUPTED = 130
+from leakgauge.errors import ExitCode, LeakgaugeError
 
 
 class Program(TyperGroup):
@@ -25,7 +23,7 @@ class Program(TyperGroup):
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
         except Exception as error:
             if isinstance(message := getattr(error, "message", None), str):  # bad usage, in the words of the parser
                 error.message = message.removeprefix("Value error, ")  # type: ignore[attr-defined]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leakgauge.errors import LeakgaugeError
+from leakgauge.errors import ExitCode, LeakgaugeError
 
-GATE_FAILED, INCOMPLETE, INVALID, CONTRADICTION = 3, 1, 4, 5
+if TYPE_CHECKING:
+    from leakgauge.audit.judge.model import Result
 
 
 class Preset(StrEnum):
@@ -56,24 +57,24 @@ def check(
     Imports none of your code; built-in parts are timed on their first steps.
     """
     from leakgauge.audit.estimate import estimate
-    from leakgauge.study.clients import CHUNK
-    from leakgauge.study.spec import sound
+    from leakgauge.audit.plan import CHUNK
+    from leakgauge.study import sound
 
-    spec = sound(path)
-    made = estimate(spec, path.parent, ablate=ablate)
+    draft = sound(path)
+    spec, work = draft.spec, estimate(draft, ablate=ablate)
     steps = list(dict.fromkeys(spec.checkpoints.train_steps))
     listed = f"step{'s' * (len(steps) > 1)} {', '.join(map(str, steps))}"
     at = "" if steps == [0] else f" x {_many(len(steps), 'checkpoint')} ({listed})"
     chunks = -(-spec.task.records // CHUNK)
     split = "" if chunks == 1 else f" x {chunks} chunks (of up to {CHUNK} updates)"
     typer.echo(f"{path}: fine")
-    least = "at least " if made.seconds is None else ""  # the cost of user parts is known only when they run
+    least = "at least " if work.seconds is None else ""  # the cost of user parts is known only when they run
     typer.echo(
         f"plan: {_many(len(spec.defenses), 'defense')} x {_many(len(spec.adversaries), 'adversary')} x 3 arms "
         f"(the update, another record's update, noise){at}{split}, {_many(spec.task.records, 'update')} of "
-        f"{_many(spec.task.recipe.batch, 'record')}: {least}{made.cells} cells{made.shares()}"
+        f"{_many(spec.task.recipe.batch, 'record')}: {least}{work.cells} cells{work.shares()}"
     )
-    for sentence in (*(f"adversaries: {note}" for note in spec.notes()), *made.sentences()):
+    for sentence in (*(f"adversaries: {note}" for note in spec.notes()), *work.sentences()):
         typer.echo(sentence)
 
 
@@ -110,16 +111,16 @@ def audit(
     130 interrupted.
     """
     from leakgauge.audit import audit as run
-    from leakgauge.audit.estimate import strangers
     from leakgauge.cli.own_code import announce
-    from leakgauge.study.spec import sound
+    from leakgauge.study import sound
 
-    spec = sound(path)
-    announce(*strangers(spec))
+    draft = sound(path)
+    announce(*draft.own_code)
     folder = out or path.with_name(f"{path.stem}-run")
     try:
-        made = _with_progress(
-            partial(run, redact=redact, ablate=ablate, warn=_warn), spec, path.parent, folder, workers, quiet
+        study = draft.study()
+        result = _with_progress(
+            partial(run, study, folder, workers=workers, redact=redact, ablate=ablate, warn=_warn), quiet
         )
     except KeyboardInterrupt:
         flags = "".join(f" --{flag}" for flag, given in (("ablate", ablate), ("redact", redact)) if given)
@@ -127,21 +128,19 @@ def audit(
             f"interrupted; finished cells are saved. Resume with: leakgauge audit {path} --out {folder}{flags}",
             err=True,
         )
-        raise typer.Exit(130) from None
-    _tell(made, folder, redact)
-    if fail_on:
-        from leakgauge.audit.judge.verdict import failing
-
-        for line in failing(made, fail_on.value):
-            typer.echo(f"gate {fail_on.value} fails: {line}", err=True)
-    raise typer.Exit(exit_code(made, fail_on.value if fail_on else None))
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    _tell(result, folder, redact)
+    gate: Any = fail_on.value if fail_on else None
+    for line in result.failing(gate) if gate else ():
+        typer.echo(f"gate {gate} fails: {line}", err=True)
+    raise typer.Exit(result.exit_code(gate))
 
 
 def _warn(sentence: str) -> None:
     typer.echo(f"warning: {sentence}", err=True)
 
 
-def _with_progress(run: Any, spec: Any, home: Path, folder: Path, workers: int, quiet: bool) -> dict[str, Any]:
+def _with_progress(run: Any, quiet: bool) -> Result:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -175,38 +174,22 @@ def _with_progress(run: Any, spec: Any, home: Path, folder: Path, workers: int, 
             if event.fault:
                 bar.console.print(f"a cell failed: {event.fault}", markup=False)
 
-        made: dict[str, Any] = run(spec, home, folder, workers=workers, report=report)
-    return made
+        result: Result = run(report=report)
+    return result
 
 
-def _tell(made: dict[str, Any], folder: Path, redact: bool) -> None:
-    from leakgauge.audit.judge.verdict import contradictions
+def _tell(result: Result, folder: Path, redact: bool) -> None:
     from leakgauge.report import report
 
-    several = len(made["checkpoints"]) > 1
-    for checkpoint in made["checkpoints"]:
-        for defense in checkpoint["defenses"]:
-            at = f" (step {checkpoint['step']})" if several else ""
-            typer.echo(f"{defense['name']}{at}: {defense['attack']['verdict']} — {defense['attack']['why']}")
-    for line in contradictions(made):
+    several = len(result.checkpoints) > 1
+    for checkpoint, defense in result.each():
+        at = f" (step {checkpoint.step})" if several else ""
+        typer.echo(f"{defense.name}{at}: {defense.verdict} — {defense.attack.why}")
+    for line in result.contradictions():
         typer.echo(f"contradiction: {line}")
-    for note in made["notes"]:
+    for note in result.notes:
         typer.echo(f"adversaries: {note}")
-    typer.echo(made["scope"])
+    typer.echo(result.scope)
     page, *others = report(folder, redact=redact)
     typer.echo(f"wrote {', '.join(map(str, others))} and {folder / 'result.json'}")
     typer.echo(f"the report: {page}")
-
-
-def exit_code(made: dict[str, Any], fail_on: str | None) -> int:
-    """The exit code of a result under a gate."""
-    from leakgauge.audit.judge.verdict import contradictions, failing
-
-    words = [d["attack"]["verdict"] for c in made["checkpoints"] for d in c["defenses"]]
-    if "invalid" in words:
-        return INVALID
-    if contradictions(made):
-        return CONTRADICTION
-    if "incomplete" in words:
-        return INCOMPLETE
-    return GATE_FAILED if fail_on and failing(made, fail_on) else 0

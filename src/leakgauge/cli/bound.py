@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leakgauge import guards
-from leakgauge.errors import DomainError
+from leakgauge.errors import DomainError, ExitCode
 
 if TYPE_CHECKING:
     from leakgauge.bounds import Privacy
@@ -248,7 +248,7 @@ def corridor(
     }
     _print("corridor", rows, {"bound": "corridor", **asdict(found), "risk": found.risk}, as_json)
     if found.state == "contradiction":
-        raise typer.Exit(5)
+        raise typer.Exit(ExitCode.CONTRADICTION)
 
 
 @app.command()

@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from leakgauge.cli.own_code import announce
-
-INVALID = 4
+from leakgauge.errors import ExitCode
 
 
 def doctor(
@@ -41,9 +40,9 @@ def doctor(
     Imports your code if the spec names it (package.module:name). Exits with 0 if the settings replay, otherwise with 4.
     """
     from leakgauge.doctor.diagnosis import examine
-    from leakgauge.study.spec import sound
+    from leakgauge.study import sound
 
-    read = sound(spec)
+    read = sound(spec).spec
     announce(read.task.model, read.task.loss, read.task.data)
     diagnosis = examine(read, spec.parent)
     if as_json:
@@ -53,4 +52,4 @@ def doctor(
         for sentence in diagnosis.sentences:
             typer.echo(f"  {sentence}")
     if diagnosis.status != "replays":
-        raise typer.Exit(INVALID)
+        raise typer.Exit(ExitCode.INVALID)

@@ -28,13 +28,12 @@ def preflight(
 
     Imports your code if the spec names it (package.module:name).
     """
-    from leakgauge.audit.prepare import prepare
     from leakgauge.preflight import preflight as run
-    from leakgauge.study.spec import sound
+    from leakgauge.study import sound
 
-    read = sound(spec)
-    announce(read.task.model, read.task.loss, read.task.data)
-    leaks = run(prepare(read, spec.parent).task)
+    draft = sound(spec)
+    announce(*draft.own_code)
+    leaks = run(draft.study().task)
     if as_json:
         typer.echo(json.dumps([leak.as_json() for leak in leaks]))
         return

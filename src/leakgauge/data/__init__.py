@@ -9,6 +9,7 @@ from leakgauge.data.fetching import fetch, intact
 from leakgauge.data.folder import read_folder
 from leakgauge.data.idx import read_idx, read_idx_pair, write_idx
 from leakgauge.data.loading import load
+from leakgauge.data.memory import in_memory
 from leakgauge.data.npz import read_npz
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "cache_folder",
     "entry_of",
     "fetch",
+    "in_memory",
     "intact",
     "load",
     "read_cifar",

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import torch
 
 from leakgauge import expr
 from leakgauge.data.arrays import Arrays
@@ -18,11 +13,12 @@ from leakgauge.data.dataset import Dataset, Split, divide
 from leakgauge.data.delimited import Table, read_csv
 from leakgauge.data.folder import read_folder
 from leakgauge.data.idx import read_idx_pair
+from leakgauge.data.memory import in_memory
 from leakgauge.data.npz import read_npz
 from leakgauge.data.sklearn import read_breast_cancer
-from leakgauge.data.tables import measured, standardised
+from leakgauge.data.tables import standardised
 from leakgauge.errors import DataError, LeakgaugeError, MissingDataError
-from leakgauge.types import Domain, Feature, Records
+from leakgauge.types import Domain, Records
 
 _IMPORTABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -118,23 +114,4 @@ def _users(path: str, split: float) -> Dataset:
             where=path,
             remedy="name Records, a Dataset or a function that returns one",
         )
-    train, test = divide(_arrays(found, path), split, where=path)
-    domain = found.domain
-    if domain.kind == "table" and not domain.features and len(domain.shape) == 1:
-        names = [f"column {i}" for i in range(domain.size)]
-        domain = replace(domain, features=measured([Feature(name) for name in names], train.inputs))
-    return Dataset.of(path, train, test, given=domain)
-
-
-def _arrays(records: Records, where: str) -> Arrays:
-    inputs: Any = records.inputs.detach().cpu()
-    if records.domain.kind == "image":
-        inputs = inputs.to(torch.float32)
-        low, high = (float(inputs.min()), float(inputs.max())) if inputs.numel() else (0.0, 1.0)
-        if not (low >= 0 and high <= 1):  # NaN fails both
-            raise DataError(
-                f"inputs span {low:g}..{high:g}",
-                where=where,
-                remedy="scale images to [0, 1]; normalise inside the model",
-            )
-    return Arrays(inputs.numpy(), records.labels.detach().cpu().numpy().astype(np.int64))
+    return in_memory(found, name=path, share=split)

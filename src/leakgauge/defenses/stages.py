@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from torch import Generator, Tensor, nn
 
@@ -70,6 +70,15 @@ class InputPart(EarlyPart):
     """``(x, y) ↦ encoding``, drawn anew in every round from a client's whole set of records."""
 
     stage: ClassVar[str] = "input"
+
+    @property
+    def mixing(self) -> Literal["solvable", "secret"] | None:
+        """How records that it mixes can be told apart again; None if it mixes none.
+
+        ``solvable``: from the encodings of several rounds alone; ``secret``: only by whoever knows, or finds out at a
+        price, which records were mixed.
+        """
+        return None
 
     @property
     def lone(self) -> bool:

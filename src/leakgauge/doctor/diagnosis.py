@@ -80,8 +80,8 @@ def diagnose(
     return Diagnosis(status, settings, differs, indistinguishable, lines, residual, tolerance, gradients)
 
 
-def examine(spec: Spec, folder: Path) -> Diagnosis:
-    """The diagnosis of a spec with ``[task.replay]``. This imports the user's code."""
+def examine(spec: Spec, folder: Path, *, model: nn.Module | None = None, loss: Loss | None = None) -> Diagnosis:
+    """The diagnosis of a spec with ``[task.replay]``. This imports the user's code, unless model and loss are given."""
     replay = spec.task.replay
     if replay is None:
         raise DataError(
@@ -90,9 +90,9 @@ def examine(spec: Spec, folder: Path) -> Diagnosis:
             remedy='add before = "…", after = "…" and batch = "…": the weights and the batch of one real update',
         )
     records = _records(folder / replay.batch, spec, folder)
-    model = models.build(spec.task.model, records.domain, seed=spec.seed)
+    model = model if model is not None else models.build(spec.task.model, records.domain, seed=spec.seed)
     evidence = Evidence.of(read_state(folder / replay.before), read_state(folder / replay.after), records)
-    loss = loss_named(spec.task.loss)
+    loss = loss if loss is not None else loss_named(spec.task.loss)
     return diagnose(model, evidence, believed(spec, evidence, loss), loss=loss)
 
 

@@ -6,8 +6,22 @@ operators ``|``, ``+``, ``*``; nothing is evaluated. A stranger's part is
 ``my_package.module:Object(…)``, or an entry point in the group ``leakgauge.parts``.
 """
 
-from leakgauge.expr.parts import REGISTRY, Part, format_value, labelled, names, plugins, register
+from leakgauge.expr.parts import REGISTRY, Part, described, format_value, labelled, names, plugins, register
 from leakgauge.expr.paths import PATH
-from leakgauge.expr.reading import load, parse
+from leakgauge.expr.reading import Reading, load, parse, read
 
-__all__ = ["PATH", "REGISTRY", "Part", "format_value", "labelled", "load", "names", "parse", "plugins", "register"]
+__all__ = [
+    "PATH",
+    "REGISTRY",
+    "Part",
+    "Reading",
+    "described",
+    "format_value",
+    "labelled",
+    "load",
+    "names",
+    "parse",
+    "plugins",
+    "read",
+    "register",
+]

@@ -73,6 +73,15 @@ def format_value(value: Any) -> str:
     return repr(value)
 
 
+def described(value: object) -> str:
+    """The one text of a value: its expression, or the path of an object whose ``repr`` is only an address."""
+    text = repr(value)
+    if " at 0x" not in text:
+        return text
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
 def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
     if field.default is not dataclasses.MISSING:
         return bool(type(field.default) is type(value) and field.default == value)

@@ -1,4 +1,8 @@
-"""From the text of an expression to its part: names from the registry, literals, operators; nothing is evaluated."""
+"""From the text of an expression to its part: names from the registry, literals, operators; nothing is evaluated.
+
+Every fault of an expression is listed at once. ``read`` can leave the user's own code alone (``own_code=False``): what
+depends on it is then not built, and the rest is examined all the same.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,12 @@ import inspect
 import operator
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from leakgauge.errors import ExpressionError, LeakgaugeError, nearest
+from leakgauge.errors import ExpressionError, LeakgaugeError, SeveralFaultsError, nearest
 from leakgauge.expr import parts
-from leakgauge.expr.paths import hidden
+from leakgauge.expr.paths import hidden, pieces
 
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.BitOr: operator.or_,
@@ -22,23 +26,66 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mult: operator.mul,
 }
 _LITERALS = (bool, int, float, str, tuple, dict, type(None))
+_ACCEPTED = {"attack": ("attack", "adversary")}
+"""Kinds that may stand where another is wanted; elsewhere a kind stands for itself."""
+_REMEDY = "write it like clip(norm=1.0) | gaussian(std=0.1)"
+MOST_FAULTS = 8
+
+
+class _Unbuilt:
+    """The value of a node that has a fault, or that needs code which must not be imported."""
+
+
+_UNBUILT = _Unbuilt()
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What an expression says: the ``value``, or all its ``faults``.
+
+    ``own`` lists the user's own objects it names. The value is None where there are faults, and where it would have
+    needed the user's code and that was not allowed.
+    """
+
+    text: str
+    value: Any = None
+    faults: tuple[LeakgaugeError, ...] = ()
+    own: tuple[str, ...] = ()
+
+    def get(self) -> Any:
+        """The value, or an error with every fault."""
+        if len(self.faults) > 1:
+            raise SeveralFaultsError(self.faults)
+        for fault in self.faults:
+            raise fault
+        return self.value
 
 
 def parse(text: str, kind: str | tuple[str, ...] | None = None, *, where: str = "expression") -> Any:
     """Read an expression. Errors name the place, the fault and the nearest valid name."""
-    remedy = "write it like clip(norm=1.0) | gaussian(std=0.1)"
-    if not isinstance(text, str):
-        raise ExpressionError(f"{text!r} is not a text", where=where, remedy=remedy)
+    return read(text, kind, where=where).get()
 
-    plain, strangers = hidden(text.strip())
+
+def read(
+    text: str, kind: str | tuple[str, ...] | None = None, *, where: str = "expression", own_code: bool = True
+) -> Reading:
+    """What an expression says, with all its faults; ``own_code=False`` imports nothing of the user's."""
+    if not isinstance(text, str):
+        return Reading(repr(text), faults=(ExpressionError(f"{text!r} is not a text", where=where, remedy=_REMEDY),))
+    plain, own = hidden(text.strip())
+    reader = _Reader(_short(text), kind, where, own, own_code)
     try:
-        tree = ast.parse(plain, mode="eval")
-        return _Reader(_short(text), kind, where, strangers).read(tree.body)
+        value = reader.whole(_tree(plain))
     except (SyntaxError, ValueError, MemoryError, RecursionError) as fault:
-        if isinstance(fault, LeakgaugeError):  # a DomainError is a ValueError that already says it all
-            raise
         reason = fault.msg if isinstance(fault, SyntaxError) else str(fault) or type(fault).__name__
-        raise ExpressionError(f"cannot read {_short(text)!r} ({reason})", where=where, remedy=remedy) from None
+        unread = ExpressionError(f"cannot read {_short(text)!r} ({reason})", where=where, remedy=_REMEDY)
+        return Reading(text, faults=(unread,), own=tuple(own.values()))
+    built = None if isinstance(value, _Unbuilt) else value
+    return Reading(text, built, tuple(reader.faults[:MOST_FAULTS]), reader.used())
+
+
+def _tree(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
 
 
 def _short(text: str, most: int = 200) -> str:
@@ -50,81 +97,144 @@ class _Reader:
     text: str
     kind: str | tuple[str, ...] | None
     where: str
-    strangers: dict[str, str]
+    own: dict[str, str]
+    own_code: bool
+    faults: list[LeakgaugeError] = dataclasses.field(default_factory=list)
+    plugins: list[str] = dataclasses.field(default_factory=list)
 
-    def fail(self, what: str, remedy: str) -> ExpressionError:
-        return ExpressionError(f"{_short(what)} in {self.text!r}", where=self.where, remedy=remedy)
+    def used(self) -> tuple[str, ...]:
+        """The user's own objects, and the parts of other packages, that the expression names."""
+        return tuple(dict.fromkeys((*self.own.values(), *self.plugins)))
 
-    def read(self, node: ast.expr) -> Any:
+    def fail(self, what: str, remedy: str) -> _Unbuilt:
+        self.faults.append(ExpressionError(f"{_short(what)} in {self.text!r}", where=self.where, remedy=remedy))
+        return _UNBUILT
+
+    def whole(self, tree: ast.expr) -> Any:
+        """The value of the expression, if its links are of the wanted kind."""
+        links = [self.link(piece) for piece in pieces(tree)] if self.kind is not None else []
+        if all(links):
+            return self.value(tree)
+        for piece, fits in zip(pieces(tree), links, strict=True):
+            if fits:  # the others were examined already
+                self.value(piece)
+        return _UNBUILT
+
+    def link(self, piece: ast.expr) -> bool:
+        """Whether a link is of the wanted kind; one that is not is examined all the same."""
+        kinds = self.kinds()
+        match piece:
+            case ast.Call(func=ast.Name(id=name)):
+                homes = [kind for kind, by in parts.REGISTRY.items() if name in by]
+                if homes and not set(homes) & set(kinds):
+                    article = "an" if kinds[0][0] in "aeiou" else "a"
+                    self.fail(f"{name!r} is not {article} {kinds[0]}", f"see `leakgauge list {kinds[0]}`")
+                    self.value(piece)
+                    return False
+        return True
+
+    def kinds(self) -> list[str]:
+        """The kinds that are wanted, all if none is said."""
+        wanted = [self.kind] if isinstance(self.kind, str) else list(self.kind or parts.REGISTRY)
+        return [kind for name in wanted for kind in _ACCEPTED.get(name, (name,))]
+
+    def value(self, node: ast.expr) -> Any:
         match node:
-            case ast.Constant(value=str(value)):
-                # a colon inside a string names no stranger: give back what was hidden
-                return re.sub(r"_stranger_\d+", lambda match: self.strangers.get(match[0], match[0]), value)
+            case ast.Constant(value=str(text)):
+                # a colon inside a string names no object: give back what was hidden
+                return re.sub(r"_own_\d+", lambda match: self.own.get(match[0], match[0]), text)
             case ast.Constant(value=value) if isinstance(value, bool | int | float) or value is None:
                 return value
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)) if isinstance(value, int | float):
                 return -value
             case ast.Tuple(elts=items) | ast.List(elts=items):
-                return tuple(map(self.read, items))
+                return self.together(tuple(map(self.value, items)))
             case ast.Dict(keys=keys, values=values) if all(isinstance(key, ast.Constant) for key in keys):
-                return {self.read(k): self.read(v) for k, v in zip(keys, values, strict=True)}  # type: ignore[arg-type]
+                read = [self.value(item) for item in values]
+                return self.together(dict(zip(map(self.value, keys), read, strict=True)), read)  # type: ignore[arg-type]
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                return self.combine(op, self.read(left), self.read(right))
+                return self.combine(op, self.value(left), self.value(right))
             case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
-                return self.make(name, [self.read(a) for a in args], keywords)
+                return self.call(name, [self.value(a) for a in args], keywords)
             case ast.Name(id=name):
-                self.resolve(name)  # an unknown name is the better complaint
-                shown = self.strangers.get(name, name)
-                raise self.fail(f"{shown!r} is not called", f"write {shown}() with its parentheses")
-        raise self.fail(f"{ast.unparse(node)!r} is not allowed", "use names, literals and the operators |, +, * only")
+                if self.resolve(name) is None:  # an unknown name is the better complaint
+                    return _UNBUILT
+                name = self.own.get(name, name)
+                return self.fail(f"{name!r} is not called", f"write {name}() with its parentheses")
+        return self.fail(f"{ast.unparse(node)!r} is not allowed", "use names, literals and the operators |, +, * only")
+
+    def together(self, value: Any, items: Iterable[Any] | None = None) -> Any:
+        """A collection, unless one of its items could not be built."""
+        return _UNBUILT if any(isinstance(item, _Unbuilt) for item in (items or value)) else value
 
     def combine(self, op: ast.operator, left: Any, right: Any) -> Any:
+        if isinstance(left, _Unbuilt) or isinstance(right, _Unbuilt):
+            return _UNBUILT
         try:
             if all(isinstance(side, _LITERALS) for side in (left, right)):
                 raise TypeError("arithmetic on literals: 'x'*10000000000 would fill the memory")
             return _OPERATORS[type(op)](left, right)
+        except LeakgaugeError as fault:
+            self.faults.append(fault)
+            return _UNBUILT
         except TypeError:
             sign = {ast.BitOr: "|", ast.Add: "+", ast.Mult: "*"}[type(op)]
-            raise self.fail(
+            return self.fail(
                 f"{left!r} {sign} {right!r} makes no sense",
                 "| chains defenses, + adds priors, number*prior scales one",
-            ) from None
+            )
 
-    def resolve(self, name: str) -> Callable[..., Any]:
-        if name in self.strangers:
-            made: Callable[..., Any] = load(self.strangers[name], where=self.where)
-            return made
+    def resolve(self, name: str) -> Callable[..., Any] | _Unbuilt | None:
+        """What makes the part: None for an unknown name, unbuilt for code that must not be imported."""
         for by in parts.REGISTRY.values():
             if name in by:
                 return by[name]
-        if name in parts.plugins():
-            loaded: Callable[..., Any] = parts.plugins()[name].load()
-            return loaded
-        raise self.fail(f"unknown name {name!r}", nearest(name, parts.names(self.kind)))
+        try:
+            if name in self.own:
+                _refuse_standard(self.own[name], self.where)
+                return load(self.own[name], where=self.where) if self.own_code else _UNBUILT
+            if name in parts.plugins():
+                self.plugins.append(name)
+                return parts.plugins()[name].load() if self.own_code else _UNBUILT
+        except LeakgaugeError as fault:
+            self.faults.append(fault)
+            return None
+        known = {name for kind in self.kinds() for name in parts.REGISTRY.get(kind, {})} | set(parts.plugins())
+        self.fail(f"unknown name {name!r}", nearest(name, known))
+        return None
 
-    def make(self, name: str, args: list[Any], keywords: list[ast.keyword]) -> Any:
+    def call(self, name: str, args: list[Any], keywords: list[ast.keyword]) -> Any:
         maker = self.resolve(name)
         options: dict[str, Any] = {}
         for keyword in keywords:
             if keyword.arg is None:
-                raise self.fail("** is not allowed", "name every argument")
-            if keyword.arg in options:
-                raise self.fail(f"{keyword.arg!r} is given twice", "give every argument once")
-            options[keyword.arg] = self.read(keyword.value)
+                self.fail("** is not allowed", "name every argument")
+                maker = None
+            elif keyword.arg in options:
+                self.fail(f"{keyword.arg!r} is given twice", "give every argument once")
+                maker = None
+            else:
+                options[keyword.arg] = self.value(keyword.value)
+        if maker is None or isinstance(maker, _Unbuilt):
+            return _UNBUILT
         try:
             signature = inspect.signature(maker)
         except (TypeError, ValueError):
-            raise self.fail(f"{self.strangers.get(name, name)!r} is no part", "name a class or a function") from None
+            return self.fail(f"{self.own.get(name, name)!r} is no part", "name a class or a function")
+        remedy = f"its signature is {name}{_plain(signature)}"
         try:
             signature.bind(*args, **options)
         except TypeError as fault:
-            raise self.fail(f"{name}: {fault}", f"its signature is {name}{_plain(signature)}") from None
+            return self.fail(f"{name}: {fault}", remedy)
+        if any(isinstance(value, _Unbuilt) for value in (*args, *options.values())):
+            return _UNBUILT
         try:
             return maker(*args, **options)
-        except LeakgaugeError:
-            raise
+        except LeakgaugeError as fault:
+            self.faults.append(fault)
+            return _UNBUILT
         except (TypeError, ValueError) as fault:
-            raise self.fail(f"{name}: {fault}", f"its signature is {name}{_plain(signature)}") from None
+            return self.fail(f"{name}: {fault}", remedy)
 
 
 def _plain(signature: inspect.Signature) -> str:
@@ -138,19 +248,23 @@ def _plain(signature: inspect.Signature) -> str:
     )
 
 
-def load(path: str, *, where: str = "import") -> Any:
-    """The object at ``package.module:name``. This imports the user's code; the standard library holds no parts."""
-    module, _, name = path.partition(":")
-    if module.partition(".")[0] in sys.stdlib_module_names:  # os:system('…') is no part, but would be called
+def _refuse_standard(path: str, where: str) -> None:
+    if path.partition(":")[0].partition(".")[0] in sys.stdlib_module_names:  # os:system('…') would be called
         raise ExpressionError(
             f"{path!r} is in the standard library", where=where, remedy="name an object of a package of your own"
         )
+
+
+def load(path: str, *, where: str = "import") -> Any:
+    """The object at ``package.module:name``. This imports the user's code; the standard library holds no parts."""
+    _refuse_standard(path, where)
+    module, _, name = path.partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        target: Any = importlib.import_module(module)
         for piece in name.split("."):
-            found = getattr(found, piece)
+            target = getattr(target, piece)
     except (ImportError, AttributeError) as fault:
         raise ExpressionError(
             f"cannot load {path!r} ({fault})", where=where, remedy="write package.module:name, importable from here"
         ) from None
-    return found
+    return target

@@ -12,30 +12,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-RunAudit = Callable[..., dict[str, Any]]
+if TYPE_CHECKING:
+    from leakgauge.audit.judge.model import Result
+    from leakgauge.audit.judge.words import Word
+
+RunAudit = Callable[..., "Result"]
 
 
 @pytest.fixture
 def leakgauge_audit(request: pytest.FixtureRequest) -> RunAudit:
     """Run an audit and fail the test where its gate fails; returns the result."""
 
-    def run(spec: str | Path, *, fail_on: str = "recognisable", workers: int = 1) -> dict[str, Any]:
+    def run(spec: str | Path, *, fail_on: Word = "recognisable", workers: int = 1) -> Result:
         from leakgauge.audit import audit
-        from leakgauge.audit.judge.verdict import contradictions, failing
-        from leakgauge.study.spec import sound
+        from leakgauge.study import Study
 
         path = Path(request.config.rootpath) / spec
-        loaded = sound(path)
+        study = Study.load(path)
         cache = request.config.cache
         folder = Path(cache.mkdir("leakgauge")) / path.stem if cache is not None else path.with_name(f"{path.stem}-run")
-        made = audit(loaded, path.parent, folder, workers=workers)
-        bad = [*failing(made, fail_on), *(f"contradiction: {line}" for line in contradictions(made))]
+        result = audit(study, folder, workers=workers)
+        bad = [*result.failing(fail_on), *(f"contradiction: {line}" for line in result.contradictions())]
         if bad:
             pytest.fail("\n".join([f"{path.name} fails its gate ({fail_on}):", *bad]), pytrace=False)
-        return made
+        return result
 
     return run

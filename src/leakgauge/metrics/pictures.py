@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 from torch import Tensor
 
 from leakgauge.expr import register
-from leakgauge.meaning import Meaning
+from leakgauge.meaning import PSNR, SSIM, Meaning
 from leakgauge.metrics import images
 from leakgauge.metrics.base import MetricPart
 from leakgauge.types import Domain, Kind
@@ -20,13 +20,7 @@ class Ssim(MetricPart):
     """Structural similarity (:func:`~leakgauge.metrics.ssim`): judges images of at least 11 × 11 pixels."""
 
     kinds: ClassVar[tuple[Kind, ...]] = ("image",)
-    meaning: ClassVar[Meaning] = Meaning(
-        "ssim",
-        "ssim",
-        "structural similarity (SSIM): 1 is the same picture, about 0 is unrelated",
-        threshold=0.5,
-        worst=-1.0,
-    )
+    meaning: ClassVar[Meaning] = SSIM
 
     def on(self, domain: Domain) -> Self:
         metric = super().on(domain)
@@ -46,16 +40,7 @@ class Psnr(MetricPart):
     """Peak signal-to-noise ratio in dB (:func:`~leakgauge.metrics.psnr`): judges small images, tells exact ones."""
 
     kinds: ClassVar[tuple[Kind, ...]] = ("image",)
-    meaning: ClassVar[Meaning] = Meaning(
-        "psnr",
-        "psnr",
-        "peak signal-to-noise ratio (PSNR) in dB: higher is closer; from 60 dB on no eye can tell the difference",
-        threshold=20.0,
-        exact=60.0,
-        best=None,
-        unit="dB",
-        digits=1,
-    )
+    meaning: ClassVar[Meaning] = PSNR
 
     def __call__(self, reconstruction: Tensor, original: Tensor) -> Tensor:
         return images.psnr(reconstruction, original)

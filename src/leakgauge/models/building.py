@@ -15,7 +15,7 @@ from leakgauge.models.base import Network
 from leakgauge.types import Domain
 
 
-def build(name: str, domain: Domain, *, seed: int = 0, **options: Any) -> nn.Module:
+def build(name: str | Network, domain: Domain, *, seed: int = 0, **options: Any) -> nn.Module:
     """Build a module from a name (``mlp``), an expression (``mlp(width=100)``) or ``package.module:factory``.
 
     Weights depend on ``seed`` alone, and the global random state is not changed. ``options`` are the
@@ -25,9 +25,11 @@ def build(name: str, domain: Domain, *, seed: int = 0, **options: Any) -> nn.Mod
     """
     with torch.random.fork_rng(devices=[]):
         # imported before the seed is set: an import that draws numbers would otherwise shift the first build
-        imported = {path: _load(path) for path in expr.PATH.findall(name)}
+        imported = {path: _load(path) for path in expr.PATH.findall(name)} if isinstance(name, str) else {}
         # not torch.manual_seed, which would also reseed every accelerator
         torch.default_generator.manual_seed(seed)
+        if isinstance(name, Network):
+            return name.network(domain)
         if name in imported:
             return _users(name, imported[name], domain, options)
         if name.isidentifier():

@@ -6,45 +6,41 @@ is said here that this audit did not measure or prove.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
+from leakgauge.audit.judge.model import Result
+from leakgauge.audit.judge.values import Grant
+from leakgauge.audit.judge.words import LADDER, LEAKS, severity
 from leakgauge.report import formats
 from leakgauge.report.price import Bill, one_record
-from leakgauge.report.schema import Grant, Result
 from leakgauge.report.story import Subject, subjects
-from leakgauge.report.words import LADDER, severity
 
-SAFE = ("no evidence",)
-LEAKS = ("exact", "recognisable")
+SAFE = LADDER[0]
 DEAR = 2.0
 """Points of accuracy from which a defense that leaks is called a waste."""
 MOST = 7
 """Lines of advice: more are not read."""
-ENCODES = re.compile(r"(mixup|instahide|ats)\(")
-CHANGES = re.compile(r"(clip|gaussian|laplace|vmf|random_prune|prune|topk|sign|quantise|soteria)\(")
-"""Parts that act on the update, as opposed to records (:data:`ENCODES`), the model or training."""
 
 
 def advice(result: Result, bills: Sequence[Bill] = ()) -> list[str]:
     """At most :data:`MOST` sentences, the most urgent first; ``bills`` are the prices of the same run."""
-    found = subjects(result)
-    said = (
+    every = subjects(result)
+    sentences = (
         *_set_up(result),
         *_structure(result),
-        *_bare(result, found),
-        *_leaky(result, found),
-        *_silent(found),
-        *_combined(result, found),
-        *_proofs(found),
-        *_grants(result, found),
+        *_bare(result, every),
+        *_leaky(result, every),
+        *_silent(every),
+        *_combined(result, every),
+        *_proofs(every),
+        *_grants(result, every),
         *_statistics(result),
-        *_secret(found, bills),
-        *_judged(result, found),
+        *_secret(every, bills),
+        *_judged(result, every),
     )
-    return list(said[:MOST])
+    return list(sentences[:MOST])
 
 
 def _set_up(result: Result) -> Iterator[str]:
@@ -67,31 +63,33 @@ def _statistics(result: Result) -> Iterator[str]:
             yield f"Use batch norm, but keep its statistics on the client: {finding.sentence.rstrip('.')}"
 
 
-def _bare(result: Result, found: list[Subject]) -> Iterator[str]:
+def _bare(result: Result, every: list[Subject]) -> Iterator[str]:
     task = result.spec.get("task")
     recipe: Any = task.get("recipe") if isinstance(task, dict) else None
     batch = recipe.get("batch") if isinstance(recipe, dict) else None
-    for subject in found:
-        if subject.bare and subject.word in LEAKS:
-            many = formats.above(subject.shown, result.thresholds.recognisable)
-            said = f"Do not send undefended updates: {many} records were recognised"
+    for subject in every:
+        if subject.bare and subject.leaks:
+            many = formats.above(subject.defense, result.thresholds.recognisable)
+            sentence = f"Do not send undefended updates: {many} records were recognised"
             if isinstance(batch, int):
                 each = "one record each, the easiest case for an adversary" if batch == 1 else f"{batch} records each"
-                said += f" in updates of {each}. Let clients average over more, and audit that before you rely on it"
-            yield said
+                sentence += (
+                    f" in updates of {each}. Let clients average over more, and audit that before you rely on it"
+                )
+            yield sentence
 
 
-def _leaky(result: Result, found: list[Subject]) -> Iterator[str]:
+def _leaky(result: Result, every: list[Subject]) -> Iterator[str]:
     """What let records be recognised, the worst first, with what it costs all the same."""
-    leaky = sorted((s for s in found if not s.bare and s.word in LEAKS), key=lambda s: severity(s.word), reverse=True)
+    leaky = sorted((s for s in every if not s.bare and s.leaks), key=lambda s: severity(s.word), reverse=True)
     if leaky:
         named = ", ".join(f"{s.name} ({_many(result, s)} recognised{_waste(s)})" for s in leaky)
         yield f"Do not rely on {named}"
 
 
-def _silent(found: list[Subject]) -> Iterator[str]:
-    judged = [s for s in found if not s.bare]
-    silent = [s for s in judged if s.word in SAFE]
+def _silent(every: list[Subject]) -> Iterator[str]:
+    judged = [s for s in every if not s.bare]
+    silent = [s for s in judged if s.word == SAFE]
     if silent:
         named = ", ".join(f"{s.name} ({s.expression}{_price(s)})" for s in silent)
         yield f"Of the settings audited, these attacks found nothing through {named}; that is no proof of safety"
@@ -101,27 +99,27 @@ def _silent(found: list[Subject]) -> Iterator[str]:
 
 def _many(result: Result, subject: Subject) -> str:
     """``6 of 10 records``; of encodings where no record itself was recognised."""
-    encoding = subject.shown.encoding
-    if encoding is not None and not subject.shown.attack.recognised:
+    encoding = subject.defense.encoding
+    if encoding is not None and not subject.defense.attack.recognised:
         return f"{formats.encoding(encoding)} {encoding.called}s"
-    return f"{formats.above(subject.shown, result.thresholds.recognisable)} records"
+    return f"{formats.above(subject.defense, result.thresholds.recognisable)} records"
 
 
 def _price(subject: Subject) -> str:
     """What it costs in accuracy, where the model was trained with it."""
-    at, shown = subject.history[-1]
+    at, defense = subject.history[-1]
     lost = _lost(subject)
     if lost is None:
-        known = at.step > 0 and shown.accuracy is not None
-        return f", accuracy {formats.accuracy(shown)}" if known else ""
+        known = at.step > 0 and defense.accuracy is not None
+        return f", accuracy {formats.accuracy(defense)}" if known else ""
     less = "less" if lost >= 0 else "more"
-    return f", accuracy {formats.accuracy(shown)}, {abs(lost):.0f} points {less} than without a defense"
+    return f", accuracy {formats.accuracy(defense)}, {abs(lost):.0f} points {less} than without a defense"
 
 
 def _lost(subject: Subject) -> float | None:
     """Accuracy lost at the last checkpoint, in points; None where the model was not trained, or not with it."""
-    at, shown = subject.history[-1]
-    plain, own = (x.accuracies or ((x.accuracy,) if x.accuracy is not None else ()) for x in (at, shown))
+    at, defense = subject.history[-1]
+    plain, own = (x.accuracies or ((x.accuracy,) if x.accuracy is not None else ()) for x in (at, defense))
     if at.step == 0 or not plain or not own or plain == own:
         return None
     return 100 * (fmean(plain) - fmean(own))
@@ -129,19 +127,19 @@ def _lost(subject: Subject) -> float | None:
 
 def _chance(subject: Subject) -> bool:
     """Whether seeds with the defense reach what seeds without it reach."""
-    at, shown = subject.history[-1]
-    return bool(at.accuracies and shown.accuracies) and max(shown.accuracies) >= min(at.accuracies)
+    at, defense = subject.history[-1]
+    return bool(at.accuracies and defense.accuracies) and max(defense.accuracies) >= min(at.accuracies)
 
 
 def _mean(subject: Subject) -> float:
     """The mean score at the checkpoint that decides the word."""
-    return fmean(r.score for r in subject.shown.records)
+    return fmean(r.score for r in subject.defense.records)
 
 
 def _wasted(subject: Subject) -> bool:
     """Accuracy that was paid for nothing."""
     lost = _lost(subject)
-    return subject.word in LEAKS and lost is not None and lost >= DEAR and not _chance(subject)
+    return subject.leaks and lost is not None and lost >= DEAR and not _chance(subject)
 
 
 def _waste(subject: Subject) -> str:
@@ -151,12 +149,12 @@ def _waste(subject: Subject) -> str:
     return f", and it costs {_lost(subject):.0f} points of accuracy: {reached} are left"
 
 
-def _combined(result: Result, found: list[Subject]) -> Iterator[str]:
+def _combined(result: Result, every: list[Subject]) -> Iterator[str]:
     """The best combination beside its parts; or, where none was audited, one to try: records encoded, then updates."""
-    whole = {s.expression: s for s in found if s.shown.records and not s.bare}
+    whole = {_parts(s): s for s in every if s.defense.records and not s.bare}
     compared = []
     for subject in whole.values():
-        parts = [whole[text] for text in _parts(subject) if text in whole and text != subject.expression]
+        parts = [whole[(part,)] for part in _parts(subject) if (part,) in whole and len(_parts(subject)) > 1]
         if parts:
             compared.append((subject, parts))
     if compared:
@@ -164,9 +162,9 @@ def _combined(result: Result, found: list[Subject]) -> Iterator[str]:
         told = "; ".join(f"{s.name}: {_leak(result, s)}" for s in (subject, *parts))
         yield f"{'Combining hides more' if _hides_more(subject, parts) else 'Combining hides no more here'}: {told}"
         return
-    seen = [s for s in whole.values() if s.word in LADDER]
-    encoding = [s for s in seen if s.word not in SAFE and ENCODES.match(s.expression) and len(_parts(s)) == 1]
-    changing = [s for s in seen if all(map(CHANGES.match, _parts(s)))]
+    judged = [s for s in whole.values() if s.word in LADDER]
+    encoding = [s for s in judged if s.word != SAFE and _stages(s) == ["input"]]
+    changing = [s for s in judged if set(_stages(s)) == {"update"}]
     pairs = [(a, b) for a in encoding for b in changing if not (_wasted(a) and _wasted(b))]
     if pairs:
         first, second = min(pairs, key=lambda pair: (*_rejected(pair[1]), *_rejected(pair[0])))
@@ -177,8 +175,13 @@ def _combined(result: Result, found: list[Subject]) -> Iterator[str]:
         )
 
 
-def _parts(subject: Subject) -> list[str]:
-    return [text.strip() for text in subject.expression.split("|")]
+def _parts(subject: Subject) -> tuple[str, ...]:
+    """The expressions of a defense's parts; an older result does not say them, and is one part."""
+    return tuple(part.expression for part in subject.defense.parts) or (subject.expression,)
+
+
+def _stages(subject: Subject) -> list[str]:
+    return [part.stage for part in subject.defense.parts]
 
 
 def _rejected(subject: Subject) -> tuple[bool, int, float]:
@@ -188,43 +191,41 @@ def _rejected(subject: Subject) -> tuple[bool, int, float]:
 
 def _hides_more(subject: Subject, parts: list[Subject]) -> bool:
     """Less of the records than through each part alone, and less of the encodings where records are encoded."""
-    own, alone = subject.shown.encoding, [s.shown.encoding for s in parts]
+    own, alone = subject.defense.encoding, [s.defense.encoding for s in parts]
     encodings = own is None or all(other is None or own.mean < other.mean for other in alone)
     return encodings and _mean(subject) < min(map(_mean, parts))
 
 
 def _leak(result: Result, subject: Subject) -> str:
     """``mean ssim 0.31, worst record 0.52, accuracy 71 %``."""
-    mean, worst = _mean(subject), max(r.score for r in subject.shown.records)
-    said = (
-        f"mean {result.metric} {formats.score(mean, result.metric)}, worst record {formats.score(worst, result.metric)}"
-    )
-    encoding = subject.shown.encoding
+    mean, worst = _mean(subject), max(r.score for r in subject.defense.records)
+    text = f"mean {result.judge.label} {result.judge.text(mean)}, worst record {result.judge.text(worst)}"
+    encoding = subject.defense.encoding
     if encoding is not None:
-        said += f", mean of {encoding.called}s {formats.score(encoding.mean, result.metric)}"
-    return said + _price(subject)
+        text += f", mean of {encoding.called}s {result.judge.text(encoding.mean)}"
+    return text + _price(subject)
 
 
-def _grants(result: Result, found: list[Subject]) -> Iterator[str]:
+def _grants(result: Result, every: list[Subject]) -> Iterator[str]:
     """What the adversary loses without a grant: worth keeping from it."""
     best: dict[str, tuple[Grant, Subject]] = {}
-    for subject in found:
-        for grant in subject.shown.ablation:
+    for subject in every:
+        for grant in subject.defense.ablation:
             known = best.get(grant.grant)
-            if grant.low > 0 and (known is None or grant.mean > known[0].mean):
+            if grant.low is not None and grant.low > 0 and (known is None or grant.mean > known[0].mean):
                 best[grant.grant] = (grant, subject)
     if best:
         falls = ", ".join(
-            f"without {name.replace('_', ' ')} by {formats.gain(grant, result.metric).replace('+', '')} under {s.name}"
+            f"without {name.replace('_', ' ')} by {formats.gain(grant, result.judge).replace('+', '')} under {s.name}"
             for name, (grant, s) in best.items()
         )
         names = " and ".join(name.replace("_", " ") for name in best)
-        yield f"Keep {names} from the server if you can: {result.metric} falls {falls}"
+        yield f"Keep {names} from the server if you can: {result.judge.label} falls {falls}"
 
 
-def _secret(found: list[Subject], bills: Sequence[Bill]) -> Iterator[str]:
+def _secret(every: list[Subject], bills: Sequence[Bill]) -> Iterator[str]:
     """InstaHide makes the adversary pay for the whole data set, as long as it is not told which records were mixed."""
-    plain = next((b for b in bills for s in found if s.bare and b.name == s.name), None)
+    plain = next((b for b in bills for s in every if s.bare and b.name == s.name), None)
     for bill in {b.name: b for b in bills if b.secret}.values():
         beside = f", against {one_record(plain)} without a defense" if plain and plain.recovered else ""
         yield (
@@ -233,42 +234,43 @@ def _secret(found: list[Subject], bills: Sequence[Bill]) -> Iterator[str]:
         )
 
 
-def _judged(result: Result, found: list[Subject]) -> Iterator[str]:
+def _judged(result: Result, every: list[Subject]) -> Iterator[str]:
     """Where an average hides a record that was recognised, or an adversary that does not model the defense its leak."""
-    leaky = [s for s in found if not s.bare and s.word in LEAKS and s.shown.records]
-    said = [*_worst(result, leaky), *_models(result, leaky)]
-    if said:
-        yield f"Judge a defense by its worst record and its strongest adversary: {'; '.join(said)}"
+    leaky = [s for s in every if not s.bare and s.leaks and s.defense.records]
+    examples = [*_worst(result, leaky), *_models(result, leaky)]
+    if examples:
+        yield f"Judge a defense by its worst record and its strongest adversary: {'; '.join(examples)}"
 
 
 def _worst(result: Result, leaky: list[Subject]) -> Iterator[str]:
     threshold = result.thresholds.recognisable
-    tops = {s.name: (max(r.score for r in s.shown.records), _mean(s)) for s in leaky}
+    tops = {s.name: (max(r.score for r in s.defense.records), _mean(s)) for s in leaky}
     hidden = {n: (top, mean) for n, (top, mean) in tops.items() if threshold is not None and mean < threshold <= top}
     if hidden:
         name, (top, mean) = max(hidden.items(), key=lambda item: item[1][0] - item[1][1])
-        most, usual, least = (formats.score(v, result.metric) for v in (top, mean, threshold))
-        yield f"{result.metric} {most} against {usual} on average under {name}, recognisable from {least} on"
+        most, usual, least = map(result.judge.text, (top, mean, threshold))
+        yield f"{result.judge.label} {most} against {usual} on average under {name}, recognisable from {least} on"
 
 
 def _models(result: Result, leaky: list[Subject]) -> Iterator[str]:
-    gaps = []
+    """An adversary whose mean is lower by a fifth of the threshold, or more, would have hidden the leak."""
+    gaps, clear = [], 0.2 * (result.thresholds.recognisable or result.judge.threshold)
     for subject in leaky:
-        means = sorted((a.mean, a.name) for a in subject.shown.adversaries if a.mean is not None)
-        if len(means) > 1 and means[-1][0] - means[0][0] > 0.1:
+        means = sorted((a.mean, a.name) for a in subject.defense.adversaries if a.mean is not None)
+        if len(means) > 1 and means[-1][0] - means[0][0] > clear:
             gaps.append((means[-1][0] - means[0][0], subject.name, means[0], means[-1]))
     if gaps:
         _, name, (low, weak), (high, strong) = max(gaps)
-        scores = [formats.score(v, result.metric) for v in (low, high)]
+        scores = [result.judge.text(v) for v in (low, high)]
         yield f"{weak} reaches {scores[0]} on average under {name}, {strong} {scores[1]}"
 
 
-def _proofs(found: list[Subject]) -> Iterator[str]:
+def _proofs(every: list[Subject]) -> Iterator[str]:
     """The noise that proves a ceiling, for the defense that is nearest to one."""
     short = [
         (bound.ceiling, subject.name, bound, bound.enough)
-        for subject in found
-        if (bound := subject.shown.bound) and bound.enough and bound.ceiling and bound.ceiling > bound.enough.ceiling
+        for subject in every
+        if (bound := subject.defense.bound) and bound.enough and bound.ceiling and bound.ceiling > bound.enough.ceiling
     ]
     if short:
         _, name, bound, enough = min(short, key=lambda each: each[0])

@@ -1,22 +1,22 @@
-"""The charts of a report: scores against the null, leakage over training, utility against privacy."""
+"""The charts of a report: scores against the null, the risk corridor, utility against privacy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
 from statistics import median
 
 from markupsafe import Markup
 
-from leakgauge.report.formats import gain, score
-from leakgauge.report.schema import Checkpoint, Defense, Result
-from leakgauge.report.story import IDENTITY
-from leakgauge.report.svg import SERIES, Scale, apart, chart, element, marker, text, tick
+from leakgauge.audit.judge.model import Result
+from leakgauge.audit.judge.values import Checkpoint, Defense
+from leakgauge.meaning import Meaning
+from leakgauge.report.history import training
+from leakgauge.report.svg import Scale, chart, element, ends, text, tick
 from leakgauge.report.tradeoff import Null, Point, tradeoff
 
+__all__ = ["corridor", "distributions", "training", "utility"]
+
 WIDTH, GUTTER, ROW, TOP = 860.0, 210.0, 64.0, 24.0
-RUNG = 100.0
-"""Decibels at which the axis ends: beyond, a picture is the same picture."""
 
 
 def distributions(result: Result, checkpoint: Checkpoint) -> Markup | None:
@@ -25,7 +25,9 @@ def distributions(result: Result, checkpoint: Checkpoint) -> Markup | None:
     if not defenses:
         return None
     x, bottom = _scores_axis(result, defenses), TOP + ROW * len(defenses)
-    parts = [_grid(x, bottom, f"{result.metric} of the best reconstruction (right is closer to the private record)")]
+    parts = [
+        _grid(x, bottom, f"{result.judge.label} of the best reconstruction (right is closer to the private record)")
+    ]
     for i, defense in enumerate(defenses):
         parts.append(_band(defense, x, TOP + ROW * i))
     threshold = result.thresholds.recognisable
@@ -33,15 +35,14 @@ def distributions(result: Result, checkpoint: Checkpoint) -> Markup | None:
         at = x(threshold)
         parts.append(element("line", x1=at, x2=at, y1=TOP - 6, y2=bottom, class_="threshold"))
         parts.append(text(f"recognisable from {tick(threshold)}", at, TOP - 10, css="note", anchor="middle", limit=60))
-    told = "; ".join(_told(d, result.metric) for d in defenses)
+    told = "; ".join(_told(d, result.judge) for d in defenses)
     return chart(WIDTH, bottom + 46, "Scores of reconstructions against the null", told, *parts)
 
 
 def _scores_axis(result: Result, defenses: Sequence[Defense]) -> Scale:
     values = [v for d in defenses for r in d.records for v in (r.score, r.null)]
-    values += [result.thresholds.recognisable or 0.0]
-    low, high = (min(-0.1, *values), 1.0) if result.metric == "ssim" else (0.0, min(RUNG, max(values) + 5))
-    return Scale(low, high, GUTTER, WIDTH - 20)
+    low, high = ends(result.judge, [*values, result.thresholds.recognisable or 0.0])
+    return Scale(low - 0.05 * (high - low), high, GUTTER, WIDTH - 20)
 
 
 def _grid(x: Scale, bottom: float, label: str) -> Markup:
@@ -80,21 +81,21 @@ def _wiggles(n: int) -> list[float]:
     return [0.0] * n if n < 4 else [((i * 5) % 7 - 3) * 2.0 for i in range(n)]
 
 
-def _told(defense: Defense, metric: str) -> str:
+def _told(defense: Defense, metric: Meaning) -> str:
     best, null = max(r.score for r in defense.records), max(r.null for r in defense.records)
-    return f"{defense.name}: best reconstruction {score(best, metric)}, best null {score(null, metric)}"
+    return f"{defense.name}: best reconstruction {metric.text(best)}, best null {metric.text(null)}"
 
 
 def corridor(result: Result, checkpoint: Checkpoint) -> Markup | None:
     """The chance that a record is recognised: reached below (dot and interval), proven above (bar to the right)."""
-    seen = [(d, d.bound, d.bound.corridor) for d in checkpoint.defenses if d.bound and d.bound.corridor]
-    if not seen:
+    corridors = [(d, d.bound, d.bound.corridor) for d in checkpoint.defenses if d.bound and d.bound.corridor]
+    if not corridors:
         return None
     height = 44.0
-    x, bottom = Scale(0, 1, GUTTER, WIDTH - 20), TOP + height * len(seen)
+    x, bottom = Scale(0, 1, GUTTER, WIDTH - 20), TOP + height * len(corridors)
     parts = [_grid(x, bottom, "chance that a record reaches the threshold")]
     told = []
-    for i, (defense, bound, reached) in enumerate(seen):
+    for i, (defense, bound, reached) in enumerate(corridors):
         top = TOP + height * i
         middle = top + height / 2
         parts.append(element("line", x1=0.0, x2=WIDTH, y1=top, y2=top, class_="grid"))
@@ -113,77 +114,6 @@ def corridor(result: Result, checkpoint: Checkpoint) -> Markup | None:
     return chart(WIDTH, bottom + 46, "The risk corridor", "; ".join(told), *parts)
 
 
-def training(result: Result) -> Markup | None:
-    """Mean gain over the null at each checkpoint, with intervals; None for a single checkpoint."""
-    points = result.checkpoints
-    names = list(dict.fromkeys(d.name for c in points for d in c.defenses))
-    found = {
-        n: [(i, d) for i, c in enumerate(points) for d in c.defenses if d.name == n and d.attack.excess] for n in names
-    }
-    found = {n: seen for n, seen in found.items() if seen}
-    if len(points) < 2 or not found:
-        return None
-    ends = [
-        v
-        for seen in found.values()
-        for _, d in seen
-        if d.attack.excess
-        for v in (d.attack.excess.low, d.attack.excess.high)
-    ]
-    pad = 0.05 * (max(*ends, 0.0) - min(*ends, 0.0) or 1.0)
-    height, right = 300.0, WIDTH - 220
-    y = Scale(min(*ends, 0.0) - pad, max(*ends, 0.0) + pad, height, TOP)
-    x = Scale(0, len(points) - 1, 80, right)
-    parts = [
-        Markup().join(
-            (
-                element("line", x1=60.0, x2=right + 10, y1=y(v), y2=y(v), class_="zero" if abs(v) < 1e-9 else "grid"),
-                text(tick(v), 52, y(v) + 4, css="tick", anchor="end"),
-            )
-        )
-        for v in y.ticks()
-    ]
-    parts += [text(f"step {c.step}", x(i), height + 20, css="tick", anchor="middle") for i, c in enumerate(points)]
-    parts.append(
-        text(
-            f"gain in {result.metric} over the null (mean and interval); 0 is no better than guessing",
-            60,
-            12,
-            css="axis",
-            limit=120,
-        )
-    )
-    labels = apart([y(seen[-1][1].attack.excess.mean) for seen in found.values() if seen[-1][1].attack.excess], 18)
-    for kind, (name, seen), label in zip(count(), found.items(), labels, strict=False):
-        parts.append(_line(kind, seen, x, y))
-        parts.append(_key(kind, name, right + 48, label))
-    told = "; ".join(
-        f"{n}: " + ", ".join(f"step {points[i].step} {gain(d.attack.excess, result.metric)}" for i, d in seen)
-        for n, seen in found.items()
-    )
-    return chart(WIDTH, max(height + 34, *(label + 16 for label in labels)), "Leakage over training", told, *parts)
-
-
-def _line(kind: int, seen: Sequence[tuple[int, Defense]], x: Scale, y: Scale) -> Markup:
-    look = f"series{kind % SERIES + 1}"
-    places = [(x(i) + 3 * (kind % SERIES) - 6, d.attack.excess) for i, d in seen]
-    path = " ".join(f"{a:.1f},{y(e.mean):.1f}" for a, e in places if e)
-    parts = [element("polyline", points=path, class_=f"line {look}")]
-    for a, e in places:
-        if e:
-            parts.append(element("line", x1=a, x2=a, y1=y(e.low), y2=y(e.high), class_=f"bar {look}"))
-            parts.append(marker(kind, a, y(e.mean), _look(kind)))
-    return Markup().join(parts)
-
-
-def _key(kind: int, name: str, x: float, y: float) -> Markup:
-    return marker(kind, x, y, _look(kind)) + text(name, x + 12, y + 4, css="name", limit=17)
-
-
-def _look(kind: int) -> str:
-    return f"mark series{kind % SERIES + 1}"
-
-
 def utility(result: Result) -> Markup | None:
     """Accuracy after the last step against the leak at the checkpoint where it is largest, mean and worst record.
 
@@ -193,14 +123,14 @@ def utility(result: Result) -> Markup | None:
     points, nulls = [], []
     for defense in last.defenses:
         rights = defense.accuracies or ((defense.accuracy,) if defense.accuracy is not None else ())
-        shown = [d for c in result.checkpoints for d in c.defenses if d.name == defense.name and d.records]
-        if not rights or not shown:
+        history = [d for _, d in result.history[defense.name] if d.records]
+        if not rights or not history:
             continue
-        means = [sum(r.score for r in d.records) / len(d.records) for d in shown]
-        worst = max(r.score for d in shown for r in d.records)
-        points.append(Point(defense.name, rights, max(means), worst, bare=defense.expression == IDENTITY))
-        nulls += [r.null for d in shown for r in d.records]
+        means = [sum(r.score for r in d.records) / len(d.records) for d in history]
+        worst = max(r.score for d in history for r in d.records)
+        points.append(Point(defense.name, rights, max(means), worst, bare=defense.bare))
+        nulls += [r.null for d in history for r in d.records]
     if len({p.accuracy for p in points}) < 2:
         return None
     null = Null(sum(nulls) / len(nulls), max(nulls))
-    return tradeoff(points, null, result.metric, result.thresholds.recognisable)
+    return tradeoff(points, null, result.judge, result.thresholds.recognisable)

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from leakgauge.audit.judge.values import Defense
+from leakgauge.audit.judge.words import INCONCLUSIVE, Word, at_least
 from leakgauge.intervals import difference_interval, mean_interval
+from leakgauge.meaning import Meaning
 from leakgauge.report import formats
 from leakgauge.report.markdown import code, grid, plain
 from leakgauge.report.reading import Run
-from leakgauge.report.schema import Defense, Word
-from leakgauge.report.words import INCONCLUSIVE, LADDER
 
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 VERDICTS = ("defense", "step", "before", "after", "what changed")
@@ -48,14 +49,14 @@ def _direction(old: Word, new: Word) -> str:
         return "cannot be judged any more"
     if old in INCONCLUSIVE:
         return "could not be judged before"
-    return "worse verdict" if LADDER.index(new) > LADDER.index(old) else "milder verdict"
+    return "worse verdict" if at_least(new, old) else "milder verdict"
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Two runs side by side. ``paired`` says that both report the same records, by hash."""
 
-    metrics: tuple[str, str]
+    metrics: tuple[Meaning, Meaning]
     paired: bool
     changes: tuple[Change, ...]
     settings: tuple[tuple[str, str, str], ...]
@@ -63,10 +64,9 @@ class Comparison:
     @property
     def note(self) -> str:
         """How far the numbers can be compared."""
-        if len(set(self.metrics)) > 1:
-            return (
-                f"the runs score by different metrics ({self.metrics[0]}, {self.metrics[1]}): scores are not compared"
-            )
+        before, after = (metric.label for metric in self.metrics)
+        if before != after:
+            return f"the runs score by different metrics ({before}, {after}): scores are not compared"
         same = "the same records in both runs: changes are paired"
         return same if self.paired else "other records, or unknown which: changes are not paired, and less certain"
 
@@ -93,10 +93,10 @@ class Comparison:
         """Scores against what clients trained on, where a defense encodes records."""
         rows = []
         for change in self.changes:
-            seen = [side.encoding if side else None for side in (change.before, change.after)]
-            if any(seen):
-                means = (formats.score(s.mean if s else None, m) for s, m in zip(seen, self.metrics, strict=True))
-                rows.append((change.name, str(change.step), *map(formats.encoding, seen), *means))
+            encodings = [side.encoding if side else None for side in (change.before, change.after)]
+            if any(encodings):
+                means = (m.text(s.mean if s else None) for s, m in zip(encodings, self.metrics, strict=True))
+                rows.append((change.name, str(change.step), *map(formats.encoding, encodings), *means))
         return {"Encodings": (ENCODINGS, rows)} if rows else {}
 
     def _score_row(self, change: Change) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ class Comparison:
             return change.name, str(change.step), before, after, "–"
         if not any(change.shift):
             return change.name, str(change.step), before, after, "unchanged"
-        mean, low, high = (formats.signed(v, self.metrics[0]) for v in change.shift)
+        mean, low, high = map(self.metrics[0].signed, change.shift)
         clear = "" if change.shift[1] > 0 or change.shift[2] < 0 else ", may be chance"
         return change.name, str(change.step), before, after, f"{mean} [{low}, {high}]{clear}"
 
@@ -127,17 +127,17 @@ def compare(before: Run, after: Run) -> Comparison:
     """What changed from one run to another, defense by defense (matched by name) and checkpoint by checkpoint."""
     hashes = before.manifest().get("reported"), after.manifest().get("reported")
     paired = hashes[0] is not None and hashes[0] == hashes[1]
-    metrics = before.result.metric, after.result.metric
+    metrics = before.result.judge, after.result.judge
     old, new = _by_key(before), _by_key(after)
     changes = [
-        Change(name, step, a, b, _shift(a, b, paired) if a and b and metrics[0] == metrics[1] else None)
+        Change(name, step, a, b, _shift(a, b, paired) if a and b and metrics[0].name == metrics[1].name else None)
         for (name, step), a, b in ((key, old.get(key), new.get(key)) for key in dict.fromkeys([*old, *new]))
     ]
     return Comparison(metrics, paired, tuple(changes), tuple(_settings(before, after)))
 
 
 def _by_key(run: Run) -> dict[tuple[str, int], Defense]:
-    return {(d.name, c.step): d for c in run.result.checkpoints for d in c.defenses}
+    return {(d.name, c.step): d for c, d in run.result.each()}
 
 
 def _shift(before: Defense, after: Defense, paired: bool) -> tuple[float, float, float] | None:

@@ -5,38 +5,22 @@ from __future__ import annotations
 import math
 import re
 
-from leakgauge.report.schema import Bound, Defense, Encoding, Excess, Figure, Grant, Rate
+from leakgauge.audit.judge.values import Bound, Defense, Encoding, Figure, Interval, Rate
+from leakgauge.meaning import Meaning
 
 NO_BOUND = "no proven bound"
 NOTHING = "100 %: proves nothing"
 _POWER = re.compile(r"\be\^(\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 _ACCOUNTANT = re.compile(r", by (exact|rdp|pld)$")
-CAP = 999.0
-"""``result.json`` writes the PSNR of an identical picture as this."""
 
 
-def score(value: float | None, metric: str) -> str:
-    """Two digits of SSIM, one of PSNR."""
-    if value is None:
+def gain(interval: Interval | None, metric: Meaning) -> str:
+    """``+0.71 [+0.60, +0.81]``; of a single update there is no interval."""
+    if interval is None:
         return "–"
-    if metric == "psnr":
-        return "identical" if value >= CAP else f"{value:.1f} dB"
-    return f"{value:.2f}".replace("-0.00", "0.00").replace("-", "−")
-
-
-def signed(value: float, metric: str) -> str:
-    """A difference, with its sign; of decibels the unit is left out."""
-    digits = 1 if metric == "psnr" else 2
-    text = f"{value:+.{digits}f}"
-    return text.replace("-", "−") if float(text) else f"{0:.{digits}f}"
-
-
-def gain(excess: Excess | Grant | None, metric: str) -> str:
-    """``+0.71 [+0.60, +0.81]``."""
-    if excess is None:
-        return "–"
-    low, mean, high = (signed(v, metric) for v in (excess.low, excess.mean, excess.high))
-    return f"{mean} [{low}, {high}]"
+    if interval.low is None or interval.high is None:
+        return metric.signed(interval.mean)
+    return f"{metric.signed(interval.mean)} [{metric.signed(interval.low)}, {metric.signed(interval.high)}]"
 
 
 def p_value(p: float | None) -> str:
@@ -56,10 +40,10 @@ def share(value: float | None) -> str:
 
 def accuracy(defense: Defense) -> str:
     """``83 %``; of several seeds the mean and the ends, ``83 % (81 to 84)``."""
-    found = defense.accuracies
-    if len(found) < 2:
+    reached = defense.accuracies
+    if len(reached) < 2:
         return share(defense.accuracy)
-    return f"{share(sum(found) / len(found))} ({100 * min(found):.0f} to {100 * max(found):.0f})"
+    return f"{share(sum(reached) / len(reached))} ({100 * min(reached):.0f} to {100 * max(reached):.0f})"
 
 
 def rate(value: Rate | None) -> str:
@@ -74,7 +58,7 @@ def bound(value: Bound | None) -> str:
 
 def proven(figure: Figure) -> str:
     """The sentence of a proven number without what only its authors read: an accountant's name, powers of e."""
-    return _POWER.sub(lambda found: _factor(float(found[1])), _ACCOUNTANT.sub("", figure.sentence))
+    return _POWER.sub(lambda power: _factor(float(power[1])), _ACCOUNTANT.sub("", figure.sentence))
 
 
 def _factor(log: float) -> str:

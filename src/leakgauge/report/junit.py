@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as Xml
 
+from leakgauge.audit.judge.values import Checkpoint, Defense
+from leakgauge.audit.judge.words import WORDS, Word, fails
 from leakgauge.report import formats
 from leakgauge.report.reading import Run
-from leakgauge.report.schema import Checkpoint, Defense, Word
-from leakgauge.report.words import MEANINGS, fails
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -19,7 +19,7 @@ def junit(run: Run, *, fail_on: Word = "recognisable") -> str:
     A case fails when its verdict is at or above ``fail_on``, or when nothing can be concluded: an audit that could not
     judge must not turn a build green.
     """
-    cases = [(c, d) for c in run.result.checkpoints for d in c.defenses]
+    cases = list(run.result.each())
     failed = sum(fails(d.attack.verdict, fail_on) for _, d in cases)
     counts = {"tests": str(len(cases)), "failures": str(failed), "errors": "0", "skipped": "0"}
     root = Xml.Element("testsuites", {"name": "leakgauge", **counts})
@@ -34,13 +34,14 @@ def junit(run: Run, *, fail_on: Word = "recognisable") -> str:
 def _case(suite: Xml.Element, run: Run, at: Checkpoint, defense: Defense, fail_on: Word, several: bool) -> None:
     name = _clean(f"{defense.name} at step {at.step}" if several else defense.name)
     case = Xml.SubElement(suite, "testcase", classname="leakgauge.audit", name=name, time="0")
-    word, metric = defense.attack.verdict, run.result.metric
+    word, metric = defense.verdict, run.result.judge
     told = _clean(
         f"{defense.expression}\nverdict: {word}\nwhy: {defense.attack.why}\n"
-        f"gain in {metric}: {formats.gain(defense.attack.excess, metric)}\nbound: {formats.bound(defense.bound)}\n"
+        f"gain in {metric.label}: {formats.gain(defense.attack.excess, metric)}\n"
+        f"bound: {formats.bound(defense.bound)}\n"
         + (f"{defense.encoding.called}s recognised: {formats.encoding(defense.encoding)}\n" if defense.encoding else "")
         + "".join(f"adversaries: {note}\n" for note in run.result.notes)
-        + f"{MEANINGS[word].plain}\n{run.result.scope}"
+        + f"{WORDS[word].plain}\n{run.result.scope}"
     )
     if fails(word, fail_on):
         message = _clean(f"{word}: {defense.attack.why}")

@@ -6,20 +6,19 @@ prices are no part of ``result.json``: they come from ``timings.json`` and ``pla
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
+from leakgauge.audit.judge.model import Result
+from leakgauge.audit.judge.values import UNDEFENDED, Adversary, Defense
 from leakgauge.papers.gradattack import Costs, Price
 from leakgauge.report.reading import Run
-from leakgauge.report.schema import Adversary, Defense, Result
 
 SIZES = (5_000, 50_000, 500_000)
 """Records of a client, as in the paper, where a spec does not say how many yours has."""
-MIXUP, INSTAHIDE = re.compile(r"\bmixup\("), re.compile(r"\binstahide\(")
-MIXUP_ROUNDS = 3
+SOLVING_ROUNDS = 3
 """Rounds that undo MixUp with nothing granted: from three on every record came back (evidence: ``hidden_mixing``)."""
 HOUR = 3600.0
 
@@ -59,42 +58,42 @@ def bills(run: Run, *, records: int | None = None, epochs: int | None = None) ->
     sizes = (own_size,) if own_size else SIZES
     batch = _count(_section(_section(run.result.spec, "task"), "recipe").get("batch")) or 1
     costs = Costs(batch=batch, epochs=epochs or _count(asked.get("epochs")) or Costs().epochs)
-    made = []
-    for checkpoint in run.result.checkpoints:
-        for defense in checkpoint.defenses:
-            each = {a: _one_update(a, defense, checkpoint.step, plan, timings) for a in defense.adversaries}
-            timed = {a: s for a, s in each.items() if s and a.mean is not None}
-            if not timed or len(timed) < len(each):
-                continue
-            best = max(timed, key=lambda a: a.mean or 0.0)
-            seconds, known = timed[best], defense.attack.recognised
-            recovered = sum(timed.values()) * len(defense.records) / batch / known if known else None
-            own = replace(costs, attack=seconds / HOUR)
-            mixed = {n: found for n in sizes if (found := _mixed(defense, own, n))}
-            ratio = _training(defense, plan, timings) if checkpoint.step else None
-            made.append(Bill(defense.name, checkpoint.step, best.name, seconds, recovered, mixed, ratio))
-    return made
+    listed = []
+    for checkpoint, defense in run.result.each():
+        each = [(a, _one_update(a, defense, checkpoint.step, plan, timings)) for a in defense.adversaries]
+        timed = [(a.mean, a.name, seconds) for a, seconds in each if seconds and a.mean is not None]
+        if not timed or len(timed) < len(each):
+            continue
+        _, best, seconds = max(timed, key=lambda one: one[0])
+        spent, known = sum(seconds for *_, seconds in timed), defense.attack.recognised
+        recovered = spent * len(defense.records) / batch / known if known else None
+        own = replace(costs, attack=seconds / HOUR)
+        mixed = {n: cost for n in sizes if (cost := _mixed(defense, own, n))}
+        ratio = _training(defense, plan, timings) if checkpoint.step else None
+        listed.append(Bill(defense.name, checkpoint.step, best, seconds, recovered, mixed, ratio))
+    return listed
 
 
 def _mixed(defense: Defense, costs: Costs, records: int) -> Price | None:
-    """The paper's attack on InstaHide; of MixUp only the inversions: solving for the records needs no secret."""
+    """The paper's attack where the mixing is secret (InstaHide); where it is solvable (MixUp) only the inversions."""
     if defense.encoding is not None and not defense.encoding.recognised:
         return None
-    if INSTAHIDE.search(defense.expression):
+    mixing = {part.mixing for part in defense.parts}
+    if "secret" in mixing:
         return costs.mixed(records)
-    if MIXUP.search(defense.expression):
-        return Price(records * MIXUP_ROUNDS / costs.batch * costs.attack)
+    if "solvable" in mixing:
+        return Price(records * SOLVING_ROUNDS / costs.batch * costs.attack)
     return None
 
 
 def defense(result: Result, bill: Bill) -> Defense:
     """The defense that a bill is about."""
-    return next(d for c in result.checkpoints for d in c.defenses if (c.step, d.name) == (bill.step, bill.name))
+    return next(d for c, d in result.each() if (c.step, d.name) == (bill.step, bill.name))
 
 
 def _section(spec: Any, name: str) -> dict[str, Any]:
-    found = spec.get(name) if isinstance(spec, dict) else None
-    return found if isinstance(found, dict) else {}
+    section = spec.get(name) if isinstance(spec, dict) else None
+    return section if isinstance(section, dict) else {}
 
 
 def _count(value: Any) -> int | None:
@@ -130,7 +129,7 @@ def _training(defense: Defense, plan: list[dict[str, Any]], timings: Mapping[str
     for cell in plan:
         if cell["kind"] == "train" and cell["id"] in timings:
             by.setdefault(str(cell["params"].get("defense")), {})[str(cell["params"].get("seed"))] = timings[cell["id"]]
-    own, plain = by.get(defense.expression, {}), by.get("identity()", {})
+    own, plain = by.get(defense.expression, {}), by.get(UNDEFENDED, {})
     ratios = [own[seed] / plain[seed] for seed in own if plain.get(seed)]
     return median(ratios) if ratios else None
 
@@ -174,18 +173,18 @@ HIDDEN = (
     "processor time of this machine. Whoever is told which records were mixed skips them."
 )
 SOLVED = (
-    f"Under MixUp the {MIXUP_ROUNDS} N / b updates of {MIXUP_ROUNDS} rounds are inverted at the time measured here "
+    f"Under MixUp the {SOLVING_ROUNDS} N / b updates of {SOLVING_ROUNDS} rounds are inverted at the time measured here "
     "and give all N records: how they were mixed need not be known, it follows from the encodings. That last step took "
     "seconds for the 50 records of a client; its time for more was not measured and is not counted."
 )
 
 
-def explained(found: Sequence[Bill]) -> str:
+def explained(listed: Sequence[Bill]) -> str:
     """What the prices rest on."""
-    mixes = [b for b in found if b.mixes]
-    said = [
+    mixes = [b for b in listed if b.mixes]
+    sentences = [
         EXPLAINED,
         HIDDEN if any(b.secret for b in mixes) else "",
         SOLVED if any(not b.secret for b in mixes) else "",
     ]
-    return " ".join(filter(None, said))
+    return " ".join(filter(None, sentences))

@@ -9,6 +9,8 @@ from itertools import pairwise
 
 from markupsafe import Markup, escape
 
+from leakgauge.meaning import Meaning
+
 SERIES = 6
 """Colours (with their dashes) of series; markers vary too, so that colour never carries meaning alone."""
 
@@ -25,9 +27,9 @@ def _short(value: object) -> str:
 
 def text(content: str, x: float, y: float, *, css: str = "", anchor: str = "start", limit: int = 22) -> Markup:
     """A label; a long one is shortened, and whole in its tooltip."""
-    shown = content if len(content) <= limit else content[: limit - 1] + "…"
-    tip = (element("title", content),) if shown != content else ()
-    return element("text", shown, *tip, x=x, y=y, class_=css, text_anchor=anchor)
+    label = content if len(content) <= limit else content[: limit - 1] + "…"
+    tip = (element("title", content),) if label != content else ()
+    return element("text", label, *tip, x=x, y=y, class_=css, text_anchor=anchor)
 
 
 def chart(width: float, height: float, title: str, description: str, *children: str) -> Markup:
@@ -52,10 +54,24 @@ class Scale:
     def ticks(self, about: int = 6) -> list[float]:
         """Round numbers between the ends."""
         span = (self.high - self.low) or 1.0
+        if not 1e-300 < span < 1e300:  # a result may have been written by anybody
+            return []
         power = 10.0 ** math.floor(math.log10(span / about))
         step = next(power * m for m in (1, 2, 5, 10) if span / (power * m) <= about)
         first = math.ceil(self.low / step - 1e-9)
         return [k * step for k in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def ends(metric: Meaning, values: Sequence[float]) -> tuple[float, float]:
+    """Where an axis of scores begins and ends: at zero or below, and at the best score there is.
+
+    Without a best score it ends where the values do, at the latest well beyond what counts as exact.
+    """
+    low = min(0.0, *values) if metric.worst is None else max(metric.worst, min(0.0, *values))
+    if metric.best is not None:
+        return low, metric.best
+    largest = 5 / 3 * (metric.exact or metric.threshold)
+    return low, max(min(largest, max(values)), metric.threshold)
 
 
 def tick(value: float) -> str:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from leakgauge.report.formats import score, share
-from leakgauge.report.svg import SERIES, Scale, apart, chart, element, marker, text, tick
+from leakgauge.meaning import Meaning
+from leakgauge.report.formats import share
+from leakgauge.report.svg import SERIES, Scale, apart, chart, element, ends, marker, text, tick
 
 WIDTH, TOP, LEFT, LEGEND = 860.0, 34.0, 70.0, 240.0
 ROW, KEYS = 20.0, 68.0
-IDENTICAL = 100.0
-"""Decibels at which the axis ends: beyond, a picture is the same picture."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +29,13 @@ class Point:
     def accuracy(self) -> float:
         return sum(self.accuracies) / len(self.accuracies)
 
-    def told(self, metric: str) -> str:
+    def told(self, metric: Meaning) -> str:
         spread = (
             f" ({share(min(self.accuracies))} to {share(max(self.accuracies))})" if len(self.accuracies) > 1 else ""
         )
         return (
-            f"{self.name}: accuracy {share(self.accuracy)}{spread}, mean {metric} {score(self.mean, metric)}, worst "
-            f"record {score(self.worst, metric)}"
+            f"{self.name}: accuracy {share(self.accuracy)}{spread}, mean {metric.label} {metric.text(self.mean)}, "
+            f"worst record {metric.text(self.worst)}"
         )
 
 
@@ -49,7 +48,7 @@ class Null:
 
 
 def tradeoff(
-    points: Sequence[Point], null: Null, metric: str, threshold: float | None = None, *, width: float = WIDTH
+    points: Sequence[Point], null: Null, metric: Meaning, threshold: float | None = None, *, width: float = WIDTH
 ) -> Markup:
     """Filled: the mean record; hollow: the worst; joined by a line. Down and right is better."""
     rights = [a for p in points for a in p.accuracies]
@@ -63,21 +62,21 @@ def tradeoff(
     parts += [_drawn(kind, point, x, y, metric) for kind, point in order]
     parts += [_legend(points, right + 24)]
     told = "; ".join(p.told(metric) for p in points)
-    told += f"; guessing: mean {score(null.mean, metric)}, best {score(null.best, metric)}"
+    told += f"; guessing: mean {metric.text(null.mean)}, best {metric.text(null.best)}"
     return chart(width, bottom + 46, "Utility against privacy, on average and in the worst case", told, *parts)
 
 
-def _leaks(points: Sequence[Point], null: Null, metric: str, threshold: float | None, bottom: float) -> Scale:
+def _leaks(points: Sequence[Point], null: Null, metric: Meaning, threshold: float | None, bottom: float) -> Scale:
     values = [v for p in points for v in (p.mean, p.worst)] + [null.mean, null.best, threshold or 0.0]
-    if metric == "ssim":
-        return Scale(min(0.0, *values) - 0.03, 1.03, bottom, TOP)
-    return Scale(0.0, min(IDENTICAL, max(values) + 3), bottom, TOP)
+    low, high = ends(metric, values)
+    pad = 0.03 * (high - low)
+    return Scale(low - pad, high + pad, bottom, TOP)
 
 
-def _axes(x: Scale, y: Scale, right: float, metric: str) -> Markup:
+def _axes(x: Scale, y: Scale, right: float, metric: Meaning) -> Markup:
     parts = [
         text(
-            f"{metric} of the strongest adversary’s reconstruction (down is more private)",
+            f"{metric.label} of the strongest adversary’s reconstruction (down is more private)",
             LEFT - 40,
             14,
             css="axis",
@@ -103,14 +102,14 @@ def _references(points: Sequence[Point], null: Null, y: Scale, right: float, thr
     marks = [(top, "guessing: from the mean to the best null", "")]
     marks += [(y(p.mean), "without a defense, mean", "zero") for p in points if p.bare][:1]
     marks += [(y(threshold), f"recognisable from {tick(threshold)}", "threshold")] if threshold is not None else []
-    for (at, said, css), label in zip(marks, apart([at for at, *_ in marks], 16), strict=True):
+    for (at, note, css), label in zip(marks, apart([at for at, *_ in marks], 16), strict=True):
         drawn += [element("line", x1=LEFT, x2=right, y1=at, y2=at, class_=css)] if css else []
         below = label > at  # above the line there is another label
-        drawn.append(text(said, LEFT + 6, max(label - 5, at + 13) if below else at - 5, css="note", limit=60))
+        drawn.append(text(note, LEFT + 6, max(label - 5, at + 13) if below else at - 5, css="note", limit=60))
     return drawn
 
 
-def _drawn(kind: int, point: Point, x: Scale, y: Scale, metric: str) -> Markup:
+def _drawn(kind: int, point: Point, x: Scale, y: Scale, metric: Meaning) -> Markup:
     look, at = f"series{kind % SERIES + 1}", x(point.accuracy)
     parts = [
         element("title", point.told(metric)),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from leakgauge.audit.judge.words import Word
 from leakgauge.errors import LeakgaugeError, nearest
 from leakgauge.report.html import html
 from leakgauge.report.junit import junit
 from leakgauge.report.markdown import markdown
 from leakgauge.report.reading import Run, read
-from leakgauge.report.schema import Word
 from leakgauge.storage.private import write
 
 FILES = {"html": "report.html", "md": "report.md", "junit": "junit.xml"}
@@ -39,7 +39,7 @@ def report(
         "md": markdown,
         "junit": lambda run: junit(run, fail_on=fail_on),
     }
-    made = []
+    written = []
     for name in wanted:
         path = (out or folder) / FILES[name]
         try:
@@ -48,5 +48,5 @@ def report(
             raise LeakgaugeError(
                 f"cannot be written ({fault.strerror})", where=str(path), remedy="name another folder with --out"
             ) from None
-        made.append(path)
-    return made
+        written.append(path)
+    return written

@@ -1,345 +1,309 @@
-"""What is wrong with a well-formed spec: expressions, names, files, and numbers that cannot work together.
+"""What is wrong with a study: small checks, each of which yields problems; all of them are listed at once.
 
-Nothing of the user's is imported: a ``package.module:name`` is checked for its form only, and what depends on it is
-left to the run.
+``CHECKS`` examine a draft: its texts, files and numbers. ``VALUE_CHECKS`` examine values, whether they come from a
+draft (a model without memory, nothing of the user's imported) or from a study that is being made.
 """
 
 from __future__ import annotations
 
-import ast
-import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
-import leakgauge
-from leakgauge import data, models
-from leakgauge.client import Recipe
-from leakgauge.defenses.protection import Protection, protection
-from leakgauge.errors import LeakgaugeError, nearest
-from leakgauge.expr import PATH, REGISTRY, paths, plugins
+from leakgauge import data, metrics
+from leakgauge.adversary import Attack, models_defense
+from leakgauge.defenses.protection import Protection
+from leakgauge.errors import nearest
+from leakgauge.expr import PATH, REGISTRY
 from leakgauge.metrics.sign_flips import least_p
-from leakgauge.storage.states import read_state, some
+from leakgauge.storage.states import State, read_state, some
+from leakgauge.study.attempts import Attempt, attempt, problems_of
 from leakgauge.study.clients import encodes
-from leakgauge.study.spec import Problem, Spec, kinds, shown
+from leakgauge.study.kinds import kinds
+from leakgauge.study.sections import Attacks, Problem, Spec
+from leakgauge.study.spec import brief
 from leakgauge.task import Task
-from leakgauge.types import Domain, matching
+from leakgauge.types import Domain, Tree, matching
 
-KINDS = {
-    "defenses": (("defense",), "a defense", "leakgauge list defense"),
-    "adversaries": (("attack", "adversary"), "an attack", "leakgauge list attack"),
-    "task.model": (("model",), "a model", "leakgauge list model"),
-    "task.loss": (("loss",), "a loss", "leakgauge list loss"),
-}
+if TYPE_CHECKING:
+    from leakgauge.study.draft import Draft
+
 MOST_PARAMETERS = 2_000_000_000
-SMALLEST_SSIM = 11
+Problems = Iterator[Problem]
+
+# --- of a draft: texts, files, numbers
 
 
-@dataclass
-class Checks:
-    """One spec under examination; ``problems()`` returns everything it found."""
+def check_model(draft: Draft) -> Problems:
+    yield from problems_of(draft.network, str(draft.file), "task.model")
+    yield from problems_of(draft.shapes, str(draft.file), "task.model")
+    if (model := draft.shapes.value) is None:
+        return
+    count = sum(p.numel() for p in model.parameters())
+    if count > MOST_PARAMETERS:
+        what = f"{draft.spec.task.model!r} would have {count:,} parameters"
+        yield Problem(str(draft.file), "task.model", what, "make it smaller")
+    else:
+        yield from problems_of(draft.bare, str(draft.file), "task.model")
+
+
+def check_weights(draft: Draft) -> Problems:
+    name, key, file = draft.spec.task.weights, "task.weights", str(draft.file)
+    if name is None:
+        return
+    weights = _state(draft, name)
+    yield from problems_of(weights, file, key)
+    if weights.value is None:
+        return
+    state = weights.value
+    kind = attempt(lambda: state.kind or "state")
+    yield from problems_of(kind, file, key)
+    if kind.value in ("gradient", "change"):
+        yield Problem(file, key, f"{name!r} holds a {kind.value}, not weights", "give the weights")
+    misfits = state.misfits(draft.shapes.value) if draft.shapes.value is not None else []
+    if misfits:
+        yield Problem(file, key, f"{name!r} does not fit the model: {some(misfits)}", "give this model's weights")
+
+
+def _state(draft: Draft, name: str) -> Attempt[State]:
+    return attempt(lambda: read_state(draft.home / name))
+
+
+def check_loss(draft: Draft) -> Problems:
+    text, file = draft.spec.task.loss, str(draft.file)
+    if text.isidentifier() or ":" not in text:
+        if text not in REGISTRY["loss"]:
+            yield Problem(file, "task.loss", f"unknown loss {text!r}", nearest(text, REGISTRY["loss"]))
+    elif not PATH.fullmatch(text):
+        what = f"{brief(repr(text))} is no path of a loss"
+        yield Problem(file, "task.loss", what, "write package.module:name")
+
+
+def check_data(draft: Draft) -> Problems:
+    yield from problems_of(draft.dataset, str(draft.file), "task.data")
+    task = draft.spec.task
+    if draft.dataset.value is None:
+        return
+    needed, there = task.records * task.recipe.batch, len(draft.dataset.value.labels("test"))
+    if needed > there:
+        yield Problem(
+            str(draft.file),
+            "task.records",
+            f"{task.records} updates of a batch of {task.recipe.batch} need {needed} test records, {task.data} has "
+            f"{there}",
+            f"say at most records = {there // task.recipe.batch}"
+            if there >= task.recipe.batch
+            else f"say recipe.batch = {max(there, 1)} or less",
+        )
+
+
+def check_normalise(draft: Draft) -> Problems:
+    task, domain = draft.spec.task, draft.domain
+    if task.normalise is None:
+        return
+    mean, std, key = task.normalise.mean, task.normalise.std, "task.normalise"
+    if len(mean) != len(std):
+        yield Problem(str(draft.file), key, f"{len(mean)} means but {len(std)} deviations", "give one per channel")
+    elif domain is not None and len(mean) != domain.shape[0]:
+        yield Problem(
+            str(draft.file),
+            key,
+            f"{len(mean)} channels, the records of {task.data} have {domain.shape[0]}",
+            "give one mean and one deviation per channel",
+        )
+
+
+def check_recipe(draft: Draft) -> Problems:
+    recipe, file = draft.spec.task.recipe, str(draft.file)
+    if recipe.minibatch is not None and recipe.minibatch > recipe.batch:
+        what = f"a minibatch of {recipe.minibatch} from a batch of {recipe.batch}"
+        yield Problem(file, "task.recipe.minibatch", what, f"say at most {recipe.batch}")
+    if recipe.shares == "gradient" and recipe.local_steps > 1:
+        what = f"{recipe.local_steps} local steps have no single gradient"
+        yield Problem(file, "task.recipe.shares", what, 'say "change"')
+
+
+def check_replay(draft: Draft) -> Problems:
+    replay, file = draft.spec.task.replay, str(draft.file)
+    if replay is None:
+        return
+    before, after = _state(draft, replay.before), _state(draft, replay.after)
+    yield from problems_of(before, file, "task.replay.before")
+    if before.value is not None and draft.shapes.value is not None:
+        misfits = before.value.misfits(draft.shapes.value)
+        if misfits:
+            what = f"does not fit the model: {some(misfits)}"
+            yield Problem(file, "task.replay.before", what, "give this model's weights")
+    yield from problems_of(after, file, "task.replay.after")
+    batch = attempt(lambda: data.read_npz(draft.home / replay.batch))
+    yield from problems_of(batch, file, "task.replay.batch")
+
+
+def check_expressions(draft: Draft) -> Problems:
+    file = str(draft.file)
+    for name, reading in draft.defenses.items():
+        yield from problems_of(reading, file, f"defenses.{name}")
+    for name, settings in draft.adversaries.items():
+        for reading in settings:
+            yield from problems_of(reading, file, f"adversaries.{name}")
+    if "leave_out" in draft.spec.adversaries:
+        remedy = "write leave_out at the top, before any section"
+        yield Problem(file, "adversaries.leave_out", "names no adversary", remedy)
+
+
+CHECKS: tuple[Callable[[Draft], Problems], ...] = (
+    check_model,
+    check_weights,
+    check_loss,
+    check_data,
+    check_normalise,
+    check_recipe,
+    check_replay,
+    check_expressions,
+)
+
+# --- of values
+
+
+@dataclass(frozen=True)
+class Values:
+    """What a study is about, as far as it is built; None where that would have needed the user's code."""
 
     spec: Spec
-    file: Path
-    found: list[Problem] = field(default_factory=list)
-    protections: list[Protection] = field(default_factory=list)
-    """The defenses that could be read without the user's code."""
+    file: str
+    domain: Domain | None
+    params: Tree | None
+    """Of the client without a defense."""
+    under: Callable[[Protection], Task] | None
+    """The client under a defense."""
+    defenses: Mapping[str, Protection | None]
+    adversaries: Mapping[str, tuple[Attack | None, ...]]
+    faulty_adversaries: bool = False
+    """Some adversary could not be read: nothing is said about which kinds there are."""
 
-    def problems(self) -> list[Problem]:
-        """Every problem, in the order of the file."""
-        leakgauge.parse("identity()")  # registers every part
-        self._model()
-        self._loss()
-        self._data()
-        self._recipe()
-        self._replay()
-        self._parts("defenses", self.spec.defenses)
-        self._parts("adversaries", self.spec.adversaries)
-        self._left_out()
-        self._grants()
-        self._threat()
-        self._verdict()
-        return self.found
+    def addresses(self, protection: Protection) -> list[str]:
+        """What is hidden or random under a defense: of the recipe and of the defense, or only of the latter."""
+        task = None if self.under is None else attempt(partial(self.under, protection)).value
+        return list(protection.nuisances if task is None else task.nuisances)
 
-    def _threat(self) -> None:
-        threat = self.spec.threat
-        given = [text for name in self.spec.adversaries for text in self.spec.settings(name)]
-        if threat.labels == "joint" and any("adaptive" in text for text in given):
-            self.add(
-                "threat.labels",
-                "adaptive() does not search for labels",
-                'say "inferred", or leave_out = ["adaptive"] at the top of the spec',
-            )
-
-    def add(self, key: str, what: str, remedy: str) -> None:
-        self.found.append(Problem(str(self.file), key, what, remedy))
-
-    def tried(self, key: str, work: Callable[..., Any], *given: Any) -> Any:
-        """What ``work`` returns, or None and a problem that says why not."""
-        try:
-            return work(*given)
-        except LeakgaugeError as fault:
-            what = f"{fault.where}: {fault.what}" if fault.where and fault.where not in _said(key) else fault.what
-            self.add(key, shown(what, 300), fault.remedy or "see `leakgauge list`")
-        except (OSError, ValueError, MemoryError, RuntimeError) as fault:
-            self.add(key, shown(f"cannot be used ({fault or type(fault).__name__})", 200), "check it")
-        return None
-
-    # --- expressions
-
-    def part(self, key: str, text: str, group: str) -> Any:
-        """The part of an expression, None if it is a stranger's or has problems, all of which are added."""
-        before = len(self.found)
-        kinds, called, listing = KINDS[group]
-        known = {name for kind in kinds for name in REGISTRY.get(kind, {})}
-        hidden, strangers = paths.hidden(text)
-        others = set(plugins())  # names only: nothing is loaded
-        for stranger in strangers.values():
-            if stranger.partition(":")[0].partition(".")[0] in sys.stdlib_module_names:
-                self.add(key, f"{stranger!r} is in the standard library", "name an object of a package of your own")
-        try:
-            tree = ast.parse(hidden.strip(), mode="eval").body
-        except (SyntaxError, ValueError, MemoryError, RecursionError):
-            self.add(key, f"cannot read {shown(repr(text))}", f"write it like {_example(kinds)}")
-            return None
-        every = {name for by in REGISTRY.values() for name in by}
-        for name in dict.fromkeys(paths.names(tree)):
-            if name not in every and name not in strangers and name not in others:
-                self.add(key, f"unknown name {name!r} in {shown(repr(text))}", nearest(name, known))
-        for name in paths.outermost(tree):
-            if name in every and name not in known:
-                self.add(key, f"{name!r} is not {called}", f"see `{listing}`")
-        if len(self.found) > before:
-            return None
-        others = (set(strangers) | others) - every
-        if others & set(paths.names(tree)):
-            for piece in paths.pieces(tree):
-                if not others & set(paths.names(piece)):
-                    self.tried(key, _parse, ast.unparse(piece), kinds[0], key)
-            return None
-        return self.tried(key, _parse, text, kinds[0], key)
-
-    def _parts(self, group: str, given: Mapping[str, str | list[str]]) -> None:
-        if not given:
-            self.add(group, "there is none", f"add one, for instance name = {_example(KINDS[group][0])!r}")
-        for name, texts in given.items():
-            if not texts:
-                self.add(f"{group}.{name}", "there is no setting in the list", "give one, or several to be tuned")
-            for text in [texts] if isinstance(texts, str) else texts:
-                made = self.part(f"{group}.{name}", text, group)
-                if made is not None and group == "defenses":
-                    self._defense(f"{group}.{name}", self.tried(f"{group}.{name}", protection, made))
-                if hasattr(made, "fits") and group == "adversaries" and self._bare is not None:
-                    self.tried(f"{group}.{name}", made.fits, self._bare.params)
-
-    def _left_out(self) -> None:
-        listed = kinds(self.spec.adversaries)
-        for i, kind in enumerate(self.spec.leave_out):
-            if kind in listed:
-                self.add(f"leave_out.{i}", f"adversaries lists a {kind} one", f"take it, or {kind!r} here, out")
-        if "leave_out" in self.spec.adversaries:
-            self.add("adversaries.leave_out", "names no adversary", "write leave_out at the top, before any section")
-
-    def _defense(self, key: str, made: Protection | None) -> None:
-        """Whether it can do its work here: encode so few records, change such a model, find its layer."""
-        if made is None:
-            return
-        self.protections.append(made)
-        for part in made.input if self._domain is not None else ():
-            self.tried(key, encodes, part, self._domain, self.spec)
-        if self._bare is not None:
-            self.tried(key, self._task, made)
-
-    def _task(self, made: Protection) -> Task:
-        """The client under a defense, without memory: shapes only."""
-        assert self._built is not None
-        assert self._domain is not None
-        given = self.spec.task.recipe.model_dump(exclude={"shares"}, exclude_none=True)
-        shares: Any = "change" if self.spec.task.recipe.local_steps > 1 else "gradient"
-        with torch.device("meta"):
-            return Task(self._built, self._domain, Recipe(shares=shares, **given), made)
-
-    @cached_property
-    def _bare(self) -> Task | None:
-        """The client without a defense; None where it is the user's, or has problems of its own."""
-        recipe = self.spec.task.recipe
-        if self._built is None or (recipe.minibatch or 1) > recipe.batch:
-            return None
-        found: Task | None = self.tried("task.model", self._task, Protection())
-        return found
-
-    # --- model, loss, data
-
-    def _model(self) -> None:
-        text, task = self.spec.task.model, self.spec.task
-        if text.isidentifier():
-            if text not in REGISTRY["model"]:
-                self.add("task.model", f"unknown model {text!r}", nearest(text, REGISTRY["model"]))
-                self._weights(None)
-                return
-        elif self.part("task.model", text, "task.model") is None:
-            self._weights(None)
-            return
-        model = self._built
-        if model is not None and sum(p.numel() for p in model.parameters()) > MOST_PARAMETERS:
-            count = sum(p.numel() for p in model.parameters())
-            self.add("task.model", f"{text!r} would have {count:,} parameters", "make it smaller")
-        if task.weights is not None:
-            self._weights(model)
-
-    @cached_property
-    def _built(self) -> nn.Module | None:
-        """A model of ours without memory: shapes only. None for the user's, or where the records are not known."""
-        domain = self._domain
-        known = any(problem.key == "task.model" for problem in self.found)
-        if domain is None or known or PATH.search(self.spec.task.model):
-            return None
-
-        def build() -> nn.Module:
-            with torch.device("meta"):
-                return models.build(self.spec.task.model, domain)
-
-        made: nn.Module | None = self.tried("task.model", build)
-        return made
-
-    def _weights(self, model: nn.Module | None) -> None:
-        given = self.spec.task.weights
-        if given is None:
-            return
-        state = self.tried("task.weights", read_state, self.file.parent / given)
-        if state is None:
-            return
-        if self.tried("task.weights", lambda: state.kind or "state") in ("gradient", "change"):
-            self.add("task.weights", f"{given!r} holds a {state.kind}, not weights", "give the weights")
-        misfits = state.misfits(model) if model is not None else []
-        if misfits:
-            self.add("task.weights", f"{given!r} does not fit the model: {some(misfits)}", "give this model's weights")
-
-    def _loss(self) -> None:
-        text = self.spec.task.loss
-        if text.isidentifier() or ":" not in text:
-            if text not in REGISTRY["loss"]:
-                self.add("task.loss", f"unknown loss {text!r}", nearest(text, REGISTRY["loss"]))
-        elif not PATH.fullmatch(text):
-            self.add("task.loss", f"{shown(repr(text))} is no path of a loss", "write package.module:name")
-
-    @cached_property
-    def _dataset(self) -> data.Dataset | None:
-        text = self.spec.task.data
-        if PATH.fullmatch(text):
-            return None
-
-        def look() -> data.Dataset:
-            near = self.file.parent / text
-            return data.load(str(near) if near.exists() else text)
-
-        found: data.Dataset | None = self.tried("task.data", look)
-        return found
-
-    @property
-    def _domain(self) -> Domain | None:
-        return None if self._dataset is None else self._dataset.domain
-
-    def _data(self) -> None:
-        task, found, domain = self.spec.task, self._dataset, self._domain
-        if task.normalise is not None:
-            mean, std = task.normalise.mean, task.normalise.std
-            if len(mean) != len(std):
-                self.add("task.normalise", f"{len(mean)} means but {len(std)} deviations", "give one per channel")
-            elif domain is not None and len(mean) != domain.shape[0]:
-                self.add(
-                    "task.normalise",
-                    f"{len(mean)} channels, the records of {task.data} have {domain.shape[0]}",
-                    "give one mean and one deviation per channel",
-                )
-        if found is None:
-            return
-        needed, there = task.records * task.recipe.batch, len(found.labels("test"))
-        if needed > there:
-            self.add(
-                "task.records",
-                f"{task.records} updates of a batch of {task.recipe.batch} need {needed} test records, {task.data} has "
-                f"{there}",
-                f"say at most records = {there // task.recipe.batch}"
-                if there >= task.recipe.batch
-                else f"say recipe.batch = {max(there, 1)} or less",
-            )
-
-    # --- numbers that must fit together
-
-    def _recipe(self) -> None:
-        recipe = self.spec.task.recipe
-        if recipe.minibatch is not None and recipe.minibatch > recipe.batch:
-            self.add(
-                "task.recipe.minibatch",
-                f"a minibatch of {recipe.minibatch} from a batch of {recipe.batch}",
-                f"say at most {recipe.batch}",
-            )
-        if recipe.shares == "gradient" and recipe.local_steps > 1:
-            self.add("task.recipe.shares", f"{recipe.local_steps} local steps have no single gradient", 'say "change"')
-
-    def _replay(self) -> None:
-        replay = self.spec.task.replay
-        if replay is None:
-            return
-        for name, given in (("before", replay.before), ("after", replay.after)):
-            state = self.tried(f"task.replay.{name}", read_state, self.file.parent / given)
-            if state is not None and name == "before" and self._built is not None:
-                misfits = state.misfits(self._built)
-                if misfits:
-                    self.add(
-                        "task.replay.before", f"does not fit the model: {some(misfits)}", "give this model's weights"
-                    )
-        self.tried("task.replay.batch", data.read_npz, self.file.parent / replay.batch)
-
-    def _grants(self) -> None:
-        """What is granted must be there to grant; a defense of the user's own may have anything."""
-        here = {address for one in self.protections for address in one.nuisances}
-        unread = len(self.protections) < len(self.spec.defenses)
-        for i, name in enumerate(self.spec.threat.grants):
-            if not matching(name, here) and not unread:
-                remedy = nearest(name, here) if here else "take it out: there is nothing to grant"
-                self.add(f"threat.grants.{i}", f"no defense of this spec has a nuisance {name!r}", remedy)
-            for one in self.protections:
-                meant = matching(name, one.nuisances)
-                if len(meant) > 1:
-                    self.add(f"threat.grants.{i}", f"{name!r} may mean {' or '.join(meant)}", f"say {meant[0]!r}")
-
-    def _verdict(self) -> None:
-        rules, task = self.spec.verdict, self.spec.task
-        asked = rules.recognisable
-        if asked.ssim is None and asked.psnr is None:
-            self.add("verdict.recognisable", "there is no leak threshold", "say { ssim = 0.5 } or { psnr = 20.0 }")
-        elif asked.psnr is None and self._domain is not None and min(self._domain.shape[-2:]) < SMALLEST_SSIM:
-            self.add(
-                "verdict.recognisable",
-                f"SSIM needs images of {SMALLEST_SSIM}x{SMALLEST_SSIM}, these are {self._domain.shape}",
-                "say { psnr = 20.0 }",
-            )
-        encoding = sum(bool(made.input) for made in self.protections)  # scored too: a comparison of their own
-        tests = max(1, len(self.spec.defenses) + encoding) * len(set(self.spec.checkpoints.train_steps))
-        least = least_p(min(task.records, 10**6)) * 2 * tests
-        if least > rules.significance:
-            self.add(
-                "verdict.significance",
-                f"{task.records} updates cannot reach {rules.significance:g}: the smallest p-value is "
-                f"{min(least, 1):.2g}, corrected for {tests} comparisons",
-                _reachable(rules.significance, tests),
-            )
+    def problem(self, key: str, what: str, remedy: str) -> Problem:
+        return Problem(self.file, key, what, remedy)
 
 
-def _said(key: str) -> tuple[str, ...]:
-    """The places that a key names already."""
-    return (key, key.rpartition(".")[2], "model")
+def problems_of_values(values: Values) -> list[Problem]:
+    """Everything that does not fit together."""
+    return [problem for check in VALUE_CHECKS for problem in check(values)]
 
 
-def _parse(text: str, kind: str, where: str) -> Any:
-    return leakgauge.parse(text, kind, where=where)
+def check_defenses(values: Values) -> Problems:
+    """Whether each can do its work here: encode so few records, change such a model, find its layer."""
+    if not values.defenses:
+        yield values.problem("defenses", "there is none", f"add one, for instance name = {EXAMPLES['defenses']!r}")
+    for name, protection in values.defenses.items():
+        if protection is None:
+            continue
+        key, domain = f"defenses.{name}", values.domain
+        for part in () if domain is None else protection.input:
+            assert domain is not None
+            yield from problems_of(attempt(partial(encodes, part, domain, values.spec)), values.file, key)
+        if values.under is not None:
+            yield from problems_of(attempt(partial(values.under, protection)), values.file, key)
+
+
+EXAMPLES = {"defenses": "clip(norm=1.0) | gaussian(std=0.1)", "adversaries": "inverting_gradients()"}
+
+
+def check_adversaries(values: Values) -> Problems:
+    if not values.adversaries:
+        example = EXAMPLES["adversaries"]
+        yield values.problem("adversaries", "there is none", f"add one, for instance name = {example!r}")
+    for name, settings in values.adversaries.items():
+        key = f"adversaries.{name}"
+        if not settings:
+            yield values.problem(key, "there is no setting in the list", "give one, or several to be tuned")
+        for attack in settings:
+            fits = getattr(attack, "fits", None)
+            if fits is not None and values.params is not None:
+                yield from problems_of(attempt(partial(fits, values.params)), values.file, key)
+
+
+_ARTICLES: dict[Attacks, str] = {"generic": "a", "adaptive": "an"}
+
+
+def check_left_out(values: Values) -> Problems:
+    modelled = [[None if a is None else models_defense(a) for a in s] for s in values.adversaries.values()]
+    listed = set() if values.faulty_adversaries else kinds(modelled)
+    for i, kind in enumerate(values.spec.leave_out):
+        if kind in listed:
+            what = f"adversaries lists {_ARTICLES[kind]} {kind} one"
+            yield values.problem(f"leave_out.{i}", what, f"take it, or {kind!r} here, out")
+
+
+def check_grants(values: Values) -> Problems:
+    """What is granted must be there to grant, by an address that means one thing.
+
+    Nothing is missed where a defense could not be read: it may have anything.
+    """
+    read = [values.addresses(protection) for protection in values.defenses.values() if protection is not None]
+    here = {address for addresses in read for address in addresses}
+    names = here | {address.rpartition(".")[2] for address in here}
+    for i, grant in enumerate(values.spec.threat.grants):
+        key = f"threat.grants.{i}"
+        if not matching(grant, here) and len(read) == len(values.defenses):
+            remedy = nearest(grant, names) if here else "take it out: there is nothing to grant"
+            yield values.problem(key, f"no defense of this spec has a nuisance {grant!r}", remedy)
+        for meant in (matching(grant, addresses) for addresses in read):
+            if len(meant) > 1:
+                yield values.problem(key, f"{grant!r} may mean {' or '.join(meant)}", f"say {meant[0]!r}")
+
+
+def check_rounds(values: Values) -> Problems:
+    task, bound = values.spec.task, values.spec.bound
+    if bound.rounds is not None and bound.rounds < task.rounds:
+        what = f"a bound over {bound.rounds} rounds, the adversary sees {task.rounds}"
+        yield values.problem("bound.rounds", what, f"say at least {task.rounds}, or leave it out")
+
+
+def check_clients(values: Values) -> Problems:
+    task = values.spec.task
+    if task.client_records is not None and task.client_records % task.recipe.batch:
+        batch = task.recipe.batch
+        what = f"{task.client_records} records do not make whole updates of {batch}"
+        yield values.problem("task.client_records", what, f"give a multiple of {batch}")
+
+
+def check_thresholds(values: Values) -> Problems:
+    """Thresholds that a metric can reach, of metrics that fit the records; of one's own only the run can tell."""
+    key, asked, domain = "verdict.recognisable", values.spec.verdict.recognisable, values.domain
+    if any(PATH.search(name) for name in asked):
+        return
+    meanings = attempt(lambda: {name: metrics.named(name).meaning for name in asked})
+    yield from problems_of(meanings, values.file, key)
+    if not meanings.faults and domain is not None:
+        yield from _without_place(attempt(lambda: metrics.of(domain, asked)), values.file, key)
+    for name, meaning in (meanings.value or {}).items():
+        if meaning.best is not None and asked[name] > meaning.best:
+            what = f"must be at most {meaning.best:g}, got {asked[name]:g}"
+            yield values.problem(f"{key}.{name}", what, "lower it")
+
+
+def _without_place(tried: Attempt[Any], file: str, key: str) -> Problems:
+    for fault in tried.faults:
+        yield Problem(file, key, fault.what, fault.remedy or "see `leakgauge list metric`")
+
+
+def check_verdict(values: Values) -> Problems:
+    rules, task = values.spec.verdict, values.spec.task
+    encoding = sum(p is not None and bool(p.input) for p in values.defenses.values())  # scored too: one more comparison
+    tests = max(1, len(values.defenses) + encoding) * len(set(values.spec.checkpoints.train_steps))
+    least = least_p(min(task.records, 10**6)) * 2 * tests
+    if least > rules.significance:
+        what = (
+            f"{task.records} updates cannot reach {rules.significance:g}: the smallest p-value is "
+            f"{min(least, 1):.2g}, corrected for {tests} comparisons"
+        )
+        yield values.problem("verdict.significance", what, _reachable(rules.significance, tests))
 
 
 def _reachable(level: float, tests: int) -> str:
@@ -348,7 +312,13 @@ def _reachable(level: float, tests: int) -> str:
     return f"take at least records = {enough}" if enough else f"say at least significance = {lowest:.2g}"
 
 
-def _example(kinds: tuple[str, ...]) -> str:
-    return {"defense": "clip(norm=1.0) | gaussian(std=0.1)", "attack": "inverting_gradients()"}.get(
-        kinds[0], "mlp(width=100)"
-    )
+VALUE_CHECKS: tuple[Callable[[Values], Problems], ...] = (
+    check_defenses,
+    check_adversaries,
+    check_left_out,
+    check_grants,
+    check_rounds,
+    check_clients,
+    check_thresholds,
+    check_verdict,
+)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
-from typing import Any
 
-from leakgauge import metrics
 from leakgauge.audit.judge.statistics import Scores
-from leakgauge.audit.prepare import Prepared
-from leakgauge.bounds import BestGuess, Corridor, Figure, bound_of_task, corridor, measured_guess
-from leakgauge.defenses import Gaussian, Laplace, UpdatePart, parts_of
-from leakgauge.study.spec import Spec
+from leakgauge.audit.judge.values import Bound, Corridor, Enough, Figure
+from leakgauge.bounds import BestGuess, bound_of_task, corridor, measured_guess
+from leakgauge.bounds import Figure as Proven
+from leakgauge.defenses import Gaussian, Laplace, Protection, UpdatePart, parts_of
+from leakgauge.study.study import Study
 from leakgauge.task import Task
 
 HALF = 0.5
@@ -24,81 +23,75 @@ CONFIDENCE = 0.99
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the bounds of an audit share: the best guess at its leak threshold, and the number of comparisons."""
+    """What the bounds of an audit share: the best guess without an update, and how many adversaries are compared.
 
-    spec: Spec
-    prepared: Prepared
+    ``threshold`` of ``metric`` is where success begins; ``comparisons`` is how many corridors are drawn in all.
+    """
+
+    study: Study
     metric: str
+    threshold: float
     guess: BestGuess | None
     comparisons: int
+    rounds: int
+    delta: float
+    grants: Sequence[str]
 
-    def _enough(self, task: Task) -> dict[str, Any] | None:
-        """The least noise of this kind that proves a ceiling of one half, by bisection; None where none does."""
-        update, top = task.protection.update, 1e6
-
-        def proven(factor: float) -> bool:
-            made = replace(task.protection, update=_scaled(update, factor))
-            found = bound_of_task(task.protect(made), rounds=self.spec.bound.rounds, guess=self.guess).ceiling.value
-            return found is not None and found <= HALF
-
-        noisy = any(isinstance(part, Gaussian | Laplace) for part in parts_of(update))
-        if self.guess is None or not noisy or not proven(top):
-            return None
-        low, high = 1e-6, top
-        for _ in range(40):
-            middle = math.sqrt(low * high)
-            low, high = (low, middle) if proven(middle) else (middle, high)
-        return {"expression": repr(replace(task.protection, update=_scaled(update, high))), "ceiling": HALF}
-
-    def of(self, defense: str, real: Mapping[str, Mapping[str, Scores]] | None) -> dict[str, Any]:
+    def of(self, defense: Protection, real: Mapping[str, Mapping[str, Scores]] | None) -> Bound:
         """The bound of a defense, and the corridor up to it from the adversary with the most successes.
 
         A ceiling is about one adversary, not about the best of several chosen with the truth in hand.
         """
-        threshold = getattr(self.spec.verdict.recognisable, self.metric)
-        task = self.prepared.task.protect(defense)
-        given = self.spec.bound
-        bound = bound_of_task(
-            task, rounds=given.rounds, delta=given.delta, guess=self.guess, grants=self.spec.threat.grants
+        task = self.study.under(defense)
+        proof = bound_of_task(task, rounds=self.rounds, delta=self.delta, guess=self.guess, grants=self.grants)
+        return Bound(
+            ceiling=proof.ceiling.value,
+            why=proof.ceiling.sentence,
+            assumptions=tuple(dict.fromkeys((*proof.ceiling.assumptions, *proof.epsilon.assumptions))),
+            unit=proof.unit,
+            rounds=proof.rounds,
+            enough=self._enough(task),
+            log_capacity=_figure(proof.log_capacity),
+            epsilon=_figure(proof.epsilon),
+            corridor=self._corridor(real, proof.ceiling.value) if real else None,
         )
-        said: Corridor | None = None
-        if real is not None and threshold is not None:
-            hits = max(int((by[self.metric] >= threshold).sum()) for by in real.values())
-            trials = len(next(iter(real.values()))[self.metric])
-            level = 1 - (1 - CONFIDENCE) / self.comparisons
-            said = corridor(hits, trials, bound.ceiling.value, confidence=level)
-        return {
-            "ceiling": bound.ceiling.value,
-            "why": bound.ceiling.sentence,
-            "assumptions": list(dict.fromkeys((*bound.ceiling.assumptions, *bound.epsilon.assumptions))),
-            "unit": bound.unit,
-            "rounds": bound.rounds,
-            "enough": self._enough(task),
-            "log_capacity": _figure(bound.log_capacity),
-            "epsilon": _figure(bound.epsilon),
-            "corridor": None
-            if said is None
-            else {
-                "success": said.success,
-                "low": said.low,
-                "high": said.high,
-                "risk": said.risk,
-                "state": said.state,
-                "sentence": said.sentence,
-            },
-        }
+
+    def _corridor(self, real: Mapping[str, Mapping[str, Scores]], ceiling: float | None) -> Corridor:
+        scores = [by[self.metric] for by in real.values()]
+        hits = max(int((each >= self.threshold).sum()) for each in scores)
+        level = 1 - (1 - CONFIDENCE) / self.comparisons
+        return Corridor.model_validate(corridor(hits, len(scores[0]), ceiling, confidence=level), from_attributes=True)
+
+    def _enough(self, task: Task) -> Enough | None:
+        """The least noise of this kind that proves a ceiling of one half, by bisection; None where none does."""
+        update, top = task.protection.update, 1e6
+
+        def proves(factor: float) -> bool:
+            louder = task.protect(replace(task.protection, update=_scaled(update, factor)))
+            ceiling = bound_of_task(louder, rounds=self.rounds, guess=self.guess).ceiling.value
+            return ceiling is not None and ceiling <= HALF
+
+        noisy = any(isinstance(part, Gaussian | Laplace) for part in parts_of(update))
+        if self.guess is None or not noisy or not proves(top):
+            return None
+        low, high = 1e-6, top
+        for _ in range(40):
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if proves(middle) else (middle, high)
+        return Enough(expression=repr(replace(task.protection, update=_scaled(update, high))), ceiling=HALF)
 
 
 def _scaled(update: UpdatePart, factor: float) -> UpdatePart:
     """The same chain with its noise made ``factor`` times as strong, to two digits."""
-    made = []
-    for part in parts_of(update):
-        if isinstance(part, Gaussian):
-            part = replace(part, std=_two_digits(part.std * factor))
-        elif isinstance(part, Laplace):
-            part = replace(part, scale=_two_digits(part.scale * factor))
-        made.append(part)
-    return reduce(or_, made)
+    return reduce(or_, (_louder(part, factor) for part in parts_of(update)))
+
+
+def _louder(part: UpdatePart, factor: float) -> UpdatePart:
+    if isinstance(part, Gaussian):
+        return replace(part, std=_two_digits(part.std * factor))
+    if isinstance(part, Laplace):
+        return replace(part, scale=_two_digits(part.scale * factor))
+    return part
 
 
 def _two_digits(value: float) -> float:
@@ -109,27 +102,33 @@ def _two_digits(value: float) -> float:
     return float(f"{math.ceil(round(value / step, 9)) * step:.2g}")
 
 
-def _figure(figure: Figure) -> dict[str, Any]:
+def _figure(figure: Proven) -> Figure:
     finite = figure.value is not None and math.isfinite(figure.value)
-    return {"value": figure.value if finite else None, "sentence": figure.sentence}
+    return Figure(value=figure.value if finite else None, sentence=figure.sentence)
 
 
-def ceilings(spec: Spec, prepared: Prepared, metric: str) -> Ceilings:
+def ceilings(study: Study) -> Ceilings:
     """The best guess over the reference records, once for all defenses."""
-    threshold = getattr(spec.verdict.recognisable, metric)
-    score = metrics.ssim if metric == "ssim" else metrics.psnr
-    enough = threshold is not None and len(prepared.reference) >= 4
-    guess = (
-        measured_guess(
-            prepared.reference,
-            score,
-            threshold,
-            labels=prepared.labels_granted,
+    spec = study.spec
+    measures = study.metrics
+    guess = None
+    if len(study.reference) >= 4:
+        guess = measured_guess(
+            study.reference,
+            measures.judge,
+            measures.threshold,
+            labels=study.labels_granted,
             confidence=CONFIDENCE,
             seed=spec.seed,
         )
-        if enough
-        else None
+    comparisons = len(spec.defenses) * len(set(spec.checkpoints.train_steps)) * len(spec.adversaries)
+    return Ceilings(
+        study,
+        measures.judge.meaning.name,
+        measures.threshold,
+        guess,
+        comparisons,
+        study.bound_rounds,
+        spec.bound.delta,
+        spec.threat.grants,
     )
-    cells = len(spec.defenses) * len(set(spec.checkpoints.train_steps)) * len(spec.adversaries)
-    return Ceilings(spec, prepared, metric, guess, cells)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
+from leakgauge.audit.judge.values import Checkpoint, Line, Replay
 from leakgauge.audit.plan import comparisons
-from leakgauge.audit.prepare import Prepared
-from leakgauge.defenses import InstaHide, protection
+from leakgauge.defenses import InstaHide
 from leakgauge.doctor.diagnosis import Diagnosis
-from leakgauge.study.spec import Spec
+from leakgauge.study.study import Study
 
 LABELS = {
     "known": "the adversary is told the labels",
@@ -17,34 +17,34 @@ LABELS = {
 }
 
 
-def replayed(diagnosis: Diagnosis | None) -> dict[str, str]:
+def replayed(diagnosis: Diagnosis | None) -> Replay:
     """Does our client replay the user's?"""
     if diagnosis is None:
-        return {"status": "not checked", "sentence": "The set-up was not checked against your client."}
-    return {"status": diagnosis.status, "sentence": diagnosis.sentence}
+        return Replay(status="not checked", sentence="The set-up was not checked against your client.")
+    return Replay(status=diagnosis.status, sentence=diagnosis.sentence)
 
 
-def assumed(checkpoints: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """What single adversaries had to assume of a defense, each sentence once."""
-    said = {
-        (f"{adversary['name']} against {defense['name']}", sentence): None
-        for checkpoint in checkpoints
-        for defense in checkpoint["defenses"]
-        for adversary in defense["adversaries"]
-        for sentence in adversary["assumed"]
-    }
-    return [{"number": number, "assumes": sentence} for number, sentence in said]
+def adversaries(checkpoints: Sequence[Checkpoint]) -> list[tuple[str, str]]:
+    """What single adversaries assumed of a defense, and how they treated what is hidden, each sentence once."""
+    sentences: dict[tuple[str, str], None] = {}
+    for checkpoint in checkpoints:
+        for defense in checkpoint.defenses:
+            for adversary in defense.adversaries:
+                told = (*adversary.assumed, *(str(t) for t in adversary.treatments if t.how != "granted"))
+                sentences |= dict.fromkeys((f"{adversary.name} against {defense.name}", each) for each in told)
+    return list(sentences)
 
 
-def ledger(spec: Spec, prepared: Prepared, diagnosis: Diagnosis | None) -> list[dict[str, str]]:
+def ledger(study: Study, diagnosis: Diagnosis | None, checkpoints: Sequence[Checkpoint]) -> list[Line]:
     """Number → assumption, a line each."""
+    spec = study.spec
     granted = ", ".join(spec.threat.grants)
     rate = "; not the learning rate" if spec.threat.learning_rate == "unknown" else ""
     lines = [
         ("every score", f"{LABELS[spec.threat.labels]}{f', and granted: {granted}' if granted else ''}{rate}"),
         ("every score", "the adversary knows model, weights, recipe and defense (Kerckhoffs)"),
         ("every score", "the server is honest but curious: it reads updates and changes nothing"),
-        ("every score", replayed(diagnosis)["sentence"]),
+        ("every score", replayed(diagnosis).sentence),
         (
             "every verdict",
             f"these adversaries with this much work: {', '.join(spec.adversaries)}; a stronger one may find more",
@@ -53,30 +53,30 @@ def ledger(spec: Spec, prepared: Prepared, diagnosis: Diagnosis | None) -> list[
         (
             "p-values",
             "if nothing leaks, an update and that of another record with the same grants are exchangeable; corrected "
-            f"for {comparisons(spec)} comparisons (Holm)",
+            f"for {comparisons(study)} comparisons (Holm)",
         ),
         ("exposure of a record", "scores of unrelated updates against it are about normal, with a common spread"),
         (
             "the null by the prior alone",
-            f"the mean of {len(prepared.reference)} reference records"
-            + (", of the record's own class" if prepared.labels_granted else ""),
+            f"the mean of {len(study.reference)} reference records"
+            + (", of the record's own class" if study.labels_granted else ""),
         ),
         (
             "all",
-            f"{len(prepared.records)} records of {spec.task.data}, disjoint from {len(prepared.tuning)} records that "
-            f"chose settings and {len(prepared.reference)} reference records (manifest.json lists them by hash)",
+            f"{len(study.records)} records of {spec.task.data}, disjoint from {len(study.tuning)} records that "
+            f"chose settings and {len(study.reference)} reference records (manifest.json lists them by hash)",
         ),
     ]
     if len(set(spec.checkpoints.train_steps)) > 1 or spec.checkpoints.train_steps != [0]:
         how = "with each defense" if spec.checkpoints.defended else "without a defense"
-        lines.append(("checkpoints", f"central SGD on {len(prepared.train)} train records, {how}"))
-    if any(protection(text).input for text in spec.defenses.values()):
+        lines.append(("checkpoints", f"central SGD on {len(study.train)} train records, {how}"))
+    if any(defense.input for defense in study.defenses.values()):
         drawn = "the other record of the null goes through the same draws of the encoding; the guess through its own"
         lines.append(("scores against encodings", drawn))
-    lines.append(("accuracy", f"{len(prepared.test)} test records, as they are"))
-    if any(isinstance(part, InstaHide) for text in spec.defenses.values() for part in protection(text).input):
-        signs = "the network has seen pixels of random signs only; asked about such pixels it may know more"
+    lines.append(("accuracy", f"{len(study.test)} test records, as they are"))
+    if any(isinstance(part, InstaHide) for defense in study.defenses.values() for part in defense.input):
+        signs = "the network has seen inputs of random signs only; asked about such inputs it may know more"
         lines.append(("accuracy under InstaHide", signs))
     if spec.checkpoints.seeds > 1:
         lines.append(("accuracy over seeds", "other batches and draws of the defense; weights begin as given"))
-    return [{"number": number, "assumes": assumes} for number, assumes in lines]
+    return [Line(number=number, assumes=assumes) for number, assumes in [*lines, *adversaries(checkpoints)]]

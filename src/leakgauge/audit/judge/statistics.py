@@ -8,13 +8,14 @@ record's score is one more draw of the scores that unrelated updates reach again
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from math import isfinite
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from leakgauge.audit.judge.values import Excess, Rate
 from leakgauge.errors import DomainError
 from leakgauge.intervals import mean_interval
 from leakgauge.metrics.sign_flips import sign_flip_p
@@ -23,26 +24,19 @@ Scores = npt.NDArray[np.float64]
 K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(frozen=True)
-class Excess:
-    """``mean(real − null)`` with its :func:`~leakgauge.intervals.mean_interval` and a one-sided sign-flip p-value."""
-
-    mean: float
-    low: float
-    high: float
-    p: float
-    n: int
-
-
 def excess(real: Scores, null: Scores, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0) -> Excess:
-    """Paired comparison of n records. The p-value is exact up to 16 records, else from ``resamples`` random flips."""
+    """Paired comparison of n records: ``mean(real − null)`` with its interval and a one-sided sign-flip p-value.
+
+    The p-value is exact up to 16 records, else from ``resamples`` random flips. One record has no interval.
+    """
     if real.shape != null.shape or real.ndim != 1 or not len(real):
         raise DomainError(f"real and null must be the same records, got {real.shape} and {null.shape}", where="excess")
     gain = real - null
     interval = mean_interval(gain, confidence, seed, resamples=resamples)
     generator = np.random.Generator(np.random.PCG64(seed))
     p = sign_flip_p(gain, resamples, generator)
-    return Excess(interval.mean, interval.low, interval.high, p, len(gain))
+    low, high = (end if isfinite(end) else None for end in (interval.low, interval.high))
+    return Excess(mean=interval.mean, low=low, high=high, p=p, n=len(gain))
 
 
 def holm(p: Mapping[K, float]) -> dict[K, float]:
@@ -58,19 +52,10 @@ def holm(p: Mapping[K, float]) -> dict[K, float]:
     return corrected
 
 
-@dataclass(frozen=True)
-class Rate:
-    """The share of records whose score exceeds what a share ``false_positives`` of null scores exceeds."""
-
-    rate: float
-    threshold: float
-    false_positives: float
-
-
 def rate_at(real: Scores, null: Scores, false_positives: float = 0.05) -> Rate:
     """Reconstruction rate at a fixed false-positive rate."""
     threshold = float(np.quantile(null, 1 - false_positives, method="higher"))
-    return Rate(float((real > threshold).mean()), threshold, false_positives)
+    return Rate(rate=float((real > threshold).mean()), threshold=threshold, false_positives=false_positives)
 
 
 def alone(real: Scores, null: Scores, alike: npt.NDArray[np.bool_]) -> Scores:
@@ -86,8 +71,7 @@ def alone(real: Scores, null: Scores, alike: npt.NDArray[np.bool_]) -> Scores:
     freedom = int((counts - 1).clip(0).sum())
     if freedom < 1:
         return np.ones(len(real))
-    kept = np.where(alike, null, 0.0)
-    means = kept.sum(0) / counts.clip(1)
+    means = np.where(alike, null, 0.0).sum(0) / counts.clip(1)
     gaps = np.sort((null - means)[alike])
     spread = np.sqrt((gaps**2).sum() / freedom)
     t = (real - means) / (max(spread, 1e-6) * np.sqrt(1 + 1 / counts.clip(1)))

@@ -1,14 +1,4 @@
-"""Verdicts: what can be said of each defense, and why, in a sentence.
-
-============ ===================================================================================================
-exact        a record was recovered to numerical precision
-recognisable above the null, and a record above the leak threshold
-detectable   above the null
-no evidence  not above the null, although without the defense the same adversaries recognise records
-too weak     they do not: nothing can be concluded
-incomplete   a planned cell failed
-invalid      the set-up does not replay
-============ ===================================================================================================
+"""Verdicts: what can be said of each defense, and why, in a sentence (words: :mod:`leakgauge.audit.judge.words`).
 
 "Above the null" compares with the update of another record: the one null that is exchangeable with the truth when
 nothing leaks, so that the test over all records holds its level exactly (that of one record by itself rests on
@@ -26,63 +16,38 @@ and would miss nearly every leak behind one. Its silence counts only if it recog
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
+from leakgauge.audit.judge.arms import NULLS, Arms, Encodings
+from leakgauge.audit.judge.statistics import holm, rate_at
+from leakgauge.audit.judge.values import Excess, Rate
+from leakgauge.audit.judge.words import Word, at_least
+from leakgauge.meaning import Meaning
 
-from leakgauge.audit.judge.statistics import Excess, Rate, Scores, alone, best_of, excess, holm, rate_at
-from leakgauge.errors import DomainError
-from leakgauge.study.spec import VerdictSpec
-
-Word = Literal["exact", "recognisable", "detectable", "no evidence", "too weak", "incomplete", "invalid"]
-ORDER: tuple[Word, ...] = ("no evidence", "detectable", "recognisable", "exact")
-NULLS = ("another", "noise", "prior")
-"""Another record's update, noise in place of the update, a guess from the prior alone."""
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Arms:
-    """The scores of one defense, under a set of adversaries.
+class Rules:
+    """How verdicts are reached: ``threshold`` of the metric that judges, ``exact`` of the one that tells exact ones."""
 
-    ``scores``: arm → adversary → metric → ``[n]``. ``cross``: adversary → metric → ``[J, n]``, the J unrelated updates
-    against every record; ``alike[j, i]`` says that update j came with record i's grants. ``prior``: metric → ``[n]``.
-    ``batch`` records share an update.
-    """
+    judge: Meaning
+    threshold: float
+    exactness: Meaning
+    exact: float
+    significance: float = 0.05
 
-    scores: Mapping[str, Mapping[str, Mapping[str, Scores]]]
-    cross: Mapping[str, Mapping[str, Scores]]
-    alike: npt.NDArray[np.bool_]
-    prior: Mapping[str, Scores]
-    batch: int = 1
+    @property
+    def metric(self) -> str:
+        """The name of the metric that judges."""
+        return self.judge.name
 
-    def only(self, adversary: str) -> Arms:
-        """The same with one adversary."""
-        scores = {arm: {adversary: by[adversary]} for arm, by in self.scores.items()}
-        return Arms(scores, {adversary: self.cross[adversary]}, self.alike, self.prior, self.batch)
-
-    def best(self, arm: str, metric: str) -> Scores:
-        """The best over the adversaries, record by record; the same set for every arm."""
-        return self.prior[metric] if arm == "prior" else best_of([by[metric] for by in self.scores[arm].values()])
-
-    def null(self, metric: str) -> Scores:
-        """The best of the three nulls: what a reconstruction must exceed to count as one."""
-        return best_of([self.best(arm, metric) for arm in NULLS])
-
-    def unrelated(self, metric: str) -> Scores:
-        """``[J, n]``: the best over the adversaries for every unrelated update and record."""
-        return best_of([by[metric] for by in self.cross.values()])
-
-    def exposure(self, metric: str) -> Scores:
-        """The chance that an unrelated update reaches this record's score, ``[n]``."""
-        return alone(self.best("real", metric), self.unrelated(metric), self.alike)
-
-    def excess(self, metric: str, null: str = "another") -> Excess:
-        """The gain over one null; its unit is the update, for the records of a batch share one."""
-        real, other = (self.best(arm, metric).reshape(-1, self.batch).mean(1) for arm in ("real", null))
-        return excess(real, other)
+    @property
+    def recognisable(self) -> str:
+        """``ssim 0.5``."""
+        return self.judge.at(self.threshold)
 
 
 @dataclass(frozen=True)
@@ -104,29 +69,17 @@ class Finding:
         return min(1.0, 2 * min(self.gains["another"].p, self.single))
 
 
-def find(arms: Arms, threshold: float, metric: str) -> Finding:
+def find(arms: Arms, rules: Rules) -> Finding:
     """Compare the update with the nulls."""
-    real = arms.best("real", metric)
-    seen = (real >= threshold) & (real > arms.null(metric))
-    single = float(arms.exposure(metric).min()) * len(real)
-    gains = {null: arms.excess(metric, null) for null in NULLS}
-    return Finding(gains, min(1.0, single), int(seen.sum()), len(real), float(real.max()))
+    real = arms.best("real", rules.metric)
+    single = float(arms.exposure(rules.metric).min()) * len(real)
+    gains = {null: arms.excess(rules.metric, null) for null in NULLS}
+    recognised = arms.recognised(rules.metric, rules.threshold)
+    return Finding(gains, min(1.0, single), recognised, len(real), float(real.max()))
 
 
 @dataclass(frozen=True)
-class Encodings:
-    """The scores against what the client trained on; ``lone``: an encoding shows one record to the eye."""
-
-    arms: Arms
-    lone: bool
-
-    @property
-    def called(self) -> str:
-        return "transformed record" if self.lone else "encoding"
-
-
-@dataclass(frozen=True)
-class Seen:
+class Encoded:
     """What the scores against encodings say. The null's client draws its encodings alike, record for record."""
 
     called: str
@@ -138,27 +91,25 @@ class Seen:
     best: float
     p: float = 1.0
 
-    def why(self, metric: str, threshold: float) -> str:
+    def why(self, rules: Rules) -> str:
         """What was found, and what it means for the records."""
         if not self.recognised:
             return f"scored against {self.called}s the null is beaten ({_p(self.p)}), though none is recognised"
-        reach, beat = ("reaches", "beats") if self.recognised == 1 else ("reach", "beat")
         means = (
             "who sees one sees the record"
             if self.lone
             else "the update gives it away, and only the encoding hides the record"
         )
-        many = f"{self.recognised} of {self.records} {self.called}s"
-        return f"{many} {reach} {metric} {threshold:g} and {beat} every null ({_p(self.p)}): {means}"
+        return f"{_reach(self.recognised, self.records, f'{self.called}s', rules)} ({_p(self.p)}): {means}"
 
 
-def look(encodings: Encodings, threshold: float, metric: str) -> Seen:
+def look(encodings: Encodings, rules: Rules) -> Encoded:
     """Compare the update with the nulls, scored against encodings."""
     arms = encodings.arms
-    real = arms.best("real", metric)
-    seen = int(((real >= threshold) & (real > arms.null(metric))).sum())
-    gain, mean, best = arms.excess(metric), float(real.mean()), float(real.max())
-    return Seen(encodings.called, encodings.lone, gain, seen, len(real), mean, best)
+    real = arms.best("real", rules.metric)
+    recognised = arms.recognised(rules.metric, rules.threshold)
+    gain, mean, best = arms.excess(rules.metric), float(real.mean()), float(real.max())
+    return Encoded(encodings.called, encodings.lone, gain, recognised, len(real), mean, best)
 
 
 @dataclass(frozen=True)
@@ -170,103 +121,89 @@ class Control:
     works: tuple[str, ...]
     """The adversaries that beat their null and recognise a record, each by itself."""
 
+    def traces(self, significance: float) -> bool:
+        """Whether the adversaries find anything without the defense; if not, a trace behind it is chance."""
+        return bool(self.works) or self.together.p <= significance
 
-def control(arms: Arms, rules: VerdictSpec, metric: str) -> Control:
+
+def control(arms: Arms, rules: Rules) -> Control:
     """Every adversary by itself, and all together, without a defense."""
-    threshold = _threshold(rules, metric)
-    each = {name: find(arms.only(name), threshold, metric) for name in next(iter(arms.scores.values()))}
+    each = {name: find(arms.only(name), rules) for name in arms.adversaries}
     p = holm({name: finding.p for name, finding in each.items()})
     works = tuple(name for name, finding in each.items() if p[name] <= rules.significance and finding.recognised)
-    return Control(find(arms, threshold, metric), each, works)
+    return Control(find(arms, rules), each, works)
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What an audit says of one defense."""
 
-    defense: str
-    attack: Word
+    word: Word
     why: str
     finding: Finding | None = None
     p: float | None = None
     rate: Rate | None = None
     control: Control | None = field(default=None, repr=False)
-    seen: Seen | None = None
+    encoded: Encoded | None = None
 
 
 def verdicts(
-    arms: Mapping[str, Arms],
-    controls: Mapping[str, Arms],
-    rules: VerdictSpec,
-    metric: str,
-    encodings: Mapping[str, Encodings] | None = None,
-) -> dict[str, Verdict]:
+    arms: Mapping[Key, Arms],
+    controls: Mapping[Key, Arms],
+    rules: Rules,
+    encodings: Mapping[Key, Encodings] | None = None,
+) -> dict[Key, Verdict]:
     """One verdict per key of ``arms``; p-values are corrected for their number and that of ``encodings``."""
-    threshold = _threshold(rules, metric)
-    found = {key: find(a, threshold, metric) for key, a in arms.items()}
-    early = {key: look(e, threshold, metric) for key, e in (encodings or {}).items()}
-    p = {("record", key): finding.p for key, finding in found.items()}
-    corrected = holm({**p, **{("encoding", key): seen.gain.p for key, seen in early.items()}})
-    known = {id(a): control(a, rules, metric) for a in {id(a): a for a in controls.values()}.values()}
-    said = {}
-    for key in arms:
-        positive = known[id(controls[key])]
-        said[key] = _verdict(key, arms[key], found[key], corrected["record", key], positive, rules, metric)
+    findings = {key: find(a, rules) for key, a in arms.items()}
+    early = {key: look(e, rules) for key, e in (encodings or {}).items()}
+    p = {("record", key): finding.p for key, finding in findings.items()}
+    corrected = holm({**p, **{("encoding", key): encoded.gain.p for key, encoded in early.items()}})
+    positive = {id(a): control(a, rules) for a in {id(a): a for a in controls.values()}.values()}
+    words = {}
+    for key, own in arms.items():
+        words[key] = judge(own, findings[key], corrected["record", key], positive[id(controls[key])], rules)
         if key in early:
-            said[key] = _at_least(said[key], replace(early[key], p=corrected["encoding", key]), rules, metric)
-    return said
+            words[key] = _at_least(words[key], replace(early[key], p=corrected["encoding", key]), rules)
+    return words
 
 
-def _at_least(said: Verdict, seen: Seen, rules: VerdictSpec, metric: str) -> Verdict:
-    """An encoding that was found counts, also where the adversaries at hand could not undo it."""
-    word: Word = "recognisable" if seen.recognised and seen.lone else "detectable"
-    found = seen.p <= rules.significance and (seen.recognised or _traces(said.control, rules))
-    if not found or (said.attack in ORDER and ORDER.index(said.attack) >= ORDER.index(word)):
-        more = found and said.finding is not None and seen.recognised > said.finding.recognised
-        also = f"; of the {seen.called}s {seen.recognised} of {seen.records}" if more else ""
-        return replace(said, why=said.why + also, seen=seen)
-    why = f"{seen.why(metric, _threshold(rules, metric))}; of the records themselves: {said.why}"
-    return replace(said, attack=word, why=why, seen=seen)
+def judge(arms: Arms, finding: Finding, p: float, positive: Control, rules: Rules) -> Verdict:
+    """The word for one defense, and why, from its finding, its corrected p-value and the positive control."""
+    word, why = _exact(arms, rules) or _leak(finding, p, positive, rules) or _silent(p, positive, rules)
+    pool = arms.unrelated(rules.metric)[arms.alike]
+    rate = rate_at(arms.best("real", rules.metric), pool) if len(pool) else None
+    return Verdict(word, why, finding, p, rate, positive)
 
 
-def _traces(positive: Control | None, rules: VerdictSpec) -> bool:
-    """Whether the adversaries find anything without the defense; else a trace behind it is chance: it adds nothing."""
-    return positive is not None and (bool(positive.works) or positive.together.p <= rules.significance)
+def _exact(arms: Arms, rules: Rules) -> tuple[Word, str] | None:
+    """Recovered to numerical precision, where no null comes as near."""
+    name, meaning = rules.exactness.name, rules.exactness
+    scores, floor = arms.best("real", name), arms.null(name)
+    exact = scores[(scores >= rules.exact) & (floor < rules.exact)]
+    if not len(exact):
+        return None
+    was = "was" if len(exact) == 1 else "were"
+    best = f"{meaning.text(float(exact.max()))}{'' if meaning.unit else f' {meaning.label}'}"
+    return "exact", f"{len(exact)} of {len(scores)} records {was} recovered to numerical precision, the best at {best}"
 
 
-def _verdict(
-    name: str, arms: Arms, found: Finding, p: float, positive: Control, rules: VerdictSpec, metric: str
-) -> Verdict:
-    threshold = _threshold(rules, metric)
-    real, pool = arms.best("real", metric), arms.unrelated(metric)[arms.alike]
-    psnr, floor = arms.best("real", "psnr"), arms.null("psnr")
-    exact = psnr[(psnr >= rules.exact) & (floor < rules.exact)]
-    beaten = p <= rules.significance
-    word: Word
-    if len(exact):
-        word = "exact"
-        many = f"{len(exact)} of {len(psnr)} records"
-        was = "was" if len(exact) == 1 else "were"
-        why = f"{many} {was} recovered to numerical precision, the best at {exact.max():.0f} dB"
-    elif beaten and found.recognised:
-        word = "recognisable"
-        many = f"{found.recognised} of {found.records} records"
-        one = found.recognised == 1
-        reach, beat = ("reaches", "beats") if one else ("reach", "beat")
-        why = f"{many} {reach} {metric} {threshold:g} and {beat} every null ({_p(p)})"
-    elif beaten and _traces(positive, rules):
-        word = "detectable"
-        why = f"the null is beaten ({_p(p)}), but no record reaches {metric} {threshold:g} and beats every null"
-    else:
-        word, why = _silent(p, positive, metric)
-    return Verdict(name, word, why, found, p, rate_at(real, pool) if len(pool) else None, positive)
+def _leak(finding: Finding, p: float, positive: Control, rules: Rules) -> tuple[Word, str] | None:
+    """Above the null."""
+    if p > rules.significance:
+        return None
+    if finding.recognised:
+        return "recognisable", f"{_reach(finding.recognised, finding.records, 'records', rules)} ({_p(p)})"
+    if positive.traces(rules.significance):
+        why = f"the null is beaten ({_p(p)}), but no record reaches {rules.recognisable} and beats every null"
+        return "detectable", why
+    return None
 
 
-def _silent(p: float, positive: Control, metric: str) -> tuple[Word, str]:
+def _silent(p: float, positive: Control, rules: Rules) -> tuple[Word, str]:
     """No leak was found: is that worth anything?"""
     works, idle = positive.works, [name for name in positive.each if name not in positive.works]
-    best = f"the best {metric} is {positive.together.best:.2g}"
     if not works:
+        best = f"the best {rules.judge.label} is {positive.together.best:.2g}"
         return (
             "too weak",
             f"without a defense the adversaries recognise no record either ({best}, {_p(positive.together.p)}): give "
@@ -281,42 +218,35 @@ def _silent(p: float, positive: Control, metric: str) -> tuple[Word, str]:
     )
 
 
-def _threshold(rules: VerdictSpec, metric: str) -> float:
-    return getattr(rules.recognisable, metric) or np.inf
+def _at_least(verdict: Verdict, encoded: Encoded, rules: Rules) -> Verdict:
+    """An encoding that was found counts, also where the adversaries at hand could not undo it."""
+    word: Word = "recognisable" if encoded.recognised and encoded.lone else "detectable"
+    traces = verdict.control is not None and verdict.control.traces(rules.significance)
+    leaks = encoded.p <= rules.significance and (encoded.recognised or traces)
+    if not leaks or at_least(verdict.word, word):
+        more = leaks and verdict.finding is not None and encoded.recognised > verdict.finding.recognised
+        also = f"; of the {encoded.called}s {encoded.recognised} of {encoded.records}" if more else ""
+        return replace(verdict, why=verdict.why + also, encoded=encoded)
+    return replace(
+        verdict, word=word, why=f"{encoded.why(rules)}; of the records themselves: {verdict.why}", encoded=encoded
+    )
+
+
+def _reach(count: int, total: int, things: str, rules: Rules) -> str:
+    """``3 of 8 records reach ssim 0.5 and beat every null``."""
+    reach, beat = ("reaches", "beats") if count == 1 else ("reach", "beat")
+    return f"{count} of {total} {things} {reach} {rules.recognisable} and {beat} every null"
 
 
 def _p(value: float) -> str:
     return "p < 0.001" if value < 0.001 else f"p = {value:.2g}"
 
 
-def invalid(name: str, why: str) -> Verdict:
+def invalid(why: str) -> Verdict:
     """The verdict of a defense in a set-up that does not replay the user's client."""
-    return Verdict(name, "invalid", why)
+    return Verdict("invalid", why)
 
 
-def incomplete(name: str, why: str) -> Verdict:
+def incomplete(why: str) -> Verdict:
     """The verdict of a defense whose cells, or whose positive control's, did not all finish."""
-    return Verdict(name, "incomplete", f"a planned cell failed: {why}")
-
-
-def failing(made: Mapping[str, Any], fail_on: str) -> list[str]:
-    """The defenses of a result that fail a gate, a line each: at or above ``fail_on``, or not to be relied on."""
-    if fail_on not in ORDER[1:]:
-        raise DomainError(f"a gate is one of {ORDER[1:]}, got {fail_on!r}", where="fail_on")
-    bad = {*ORDER[ORDER.index(fail_on) :], "too weak", "incomplete", "invalid"}
-    return [
-        f"{d['name']}: {d['attack']['verdict']}: {d['attack']['why']}"
-        for checkpoint in made["checkpoints"]
-        for d in checkpoint["defenses"]
-        if d["attack"]["verdict"] in bad
-    ]
-
-
-def contradictions(made: Mapping[str, Any]) -> list[str]:
-    """The defenses whose bound an attack exceeded, a line each."""
-    return [
-        f"{d['name']}: {d['bound']['corridor']['sentence']}"
-        for c in made["checkpoints"]
-        for d in c["defenses"]
-        if d["bound"] and d["bound"]["corridor"] and d["bound"]["corridor"]["state"] == "contradiction"
-    ]
+    return Verdict("incomplete", f"a planned cell failed: {why}")

@@ -56,6 +56,10 @@ class MixUp(InputPart):
             )
 
     @property
+    def mixing(self) -> Literal["solvable", "secret"] | None:
+        return "solvable" if self.k > 1 else None
+
+    @property
     def own(self) -> int:
         """How many of the k are the client's own records."""
         return self.k
@@ -108,6 +112,10 @@ class InstaHide(MixUp):
                 where="instahide",
                 remedy="say k=4, or leave public out",
             )
+
+    @property
+    def mixing(self) -> Literal["solvable", "secret"] | None:
+        return "secret" if self.k > 1 else None
 
     @property
     def own(self) -> int:

@@ -1,0 +1,84 @@
+"""The adversary's side of a cell: what it observes in each arm, and what its attack makes of that."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, fields, is_dataclass, replace
+
+from torch import Tensor
+
+from leakgauge.adversary import Attack, Reconstruction, nulls
+from leakgauge.audit.cells import Arm
+from leakgauge.client import LABELS
+from leakgauge.errors import AssumptionWarning
+from leakgauge.observation import Observation, observe
+from leakgauge.seeds import seed_of
+from leakgauge.task import Task
+from leakgauge.types import Progress, Records, Threat, Treatment
+
+
+def observed(task: Task, records: Records, threat: Threat, *, seed: int, rounds: int) -> list[Observation]:
+    """What the adversary sees of these records, under the grants that this defense has."""
+    return observe(task, records, threat=threat.about(task.nuisances), seed=seed, rounds=rounds)
+
+
+def observed_in(
+    arm: Arm, task: Task, private: Records, others: Records, threat: Threat, *, seed: int, noise: int, rounds: int
+) -> list[Observation]:
+    """What the adversary gets in an arm; the grants are the private records' in every arm."""
+    source = others if arm == "another" else private
+    observations = observed(task, source, threat, seed=seed, rounds=rounds)
+    if arm == "another" and observations[0].labels is not None:
+        granted = batches(private.labels, task.recipe.batch)
+        observations = [one.given(LABELS, labels) for one, labels in zip(observations, granted, strict=True)]
+    return nulls.noise(observations, seed=noise) if arm == "noise" else observations
+
+
+def attacked(
+    attack: Attack,
+    task: Task,
+    observations: list[Observation],
+    threat: Threat,
+    *,
+    seed: int,
+    progress: Progress | None,
+) -> tuple[Reconstruction, list[str]]:
+    """The reconstruction, and what the attack had to assume."""
+    attack = searching(attack, threat)
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always", AssumptionWarning)
+        reconstruction = attack(task, observations, seed=seed, progress=progress)
+    for one in raised:
+        if not issubclass(one.category, AssumptionWarning):
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    assumptions = {str(one.message) for one in raised if issubclass(one.category, AssumptionWarning)}
+    return reconstruction, sorted(assumptions)
+
+
+def searching(attack: Attack, threat: Threat) -> Attack:
+    """The attack as the threat wants hidden labels to be treated: searched for, by attacks that can."""
+    if threat.labels != "joint" or not is_dataclass(attack) or "labels" not in {f.name for f in fields(attack)}:
+        return attack
+    joint: Attack = replace(attack, labels="joint")
+    return joint
+
+
+def treated(attack: Attack, task: Task, threat: Threat) -> list[dict[str, str]]:
+    """What the attack does about every nuisance, as plain JSON; nothing where it does not say."""
+    treatments = getattr(searching(attack, threat), "treatments", None)
+    if treatments is None:
+        return []
+    listed: Sequence[Treatment] = treatments(task, threat.about(task.nuisances))
+    return [asdict(treatment) for treatment in listed]
+
+
+def clients_seed(seed: int, first: int) -> int:
+    """The seed of everything random that clients do, from the number of their first update."""
+    return seed_of(seed, first)
+
+
+def batches(values: Tensor, size: int) -> Tensor:
+    """``[n·B, …]`` as ``[n, B, …]``."""
+    grouped: Tensor = values.unflatten(0, (-1, size))
+    return grouped

@@ -1,0 +1,89 @@
+"""The scores of one defense in every arm, and how they compare with the nulls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from leakgauge.audit.judge.statistics import Scores, alone, best_of, excess
+from leakgauge.audit.judge.values import Excess
+
+ByMetric = Mapping[str, Scores]
+NULLS = ("another", "noise", "prior")
+"""Another record's update, noise in place of the update, a guess from the prior alone."""
+
+
+@dataclass(frozen=True)
+class Arms:
+    """The scores of one defense, under a set of adversaries; higher is better in every metric.
+
+    ``scores``: arm → adversary → metric → ``[n]``. ``cross``: adversary → metric → ``[J, n]``, the J unrelated updates
+    against every record; ``alike[j, i]`` says that update j came with record i's grants. ``prior``: metric → ``[n]``.
+    ``batch`` records share an update.
+    """
+
+    scores: Mapping[str, Mapping[str, ByMetric]]
+    cross: Mapping[str, ByMetric]
+    alike: npt.NDArray[np.bool_]
+    prior: ByMetric
+    batch: int = 1
+
+    @property
+    def adversaries(self) -> list[str]:
+        return list(self.scores["real"])
+
+    def only(self, adversary: str) -> Arms:
+        """The same with one adversary."""
+        scores = {arm: {adversary: by[adversary]} for arm, by in self.scores.items()}
+        return Arms(scores, {adversary: self.cross[adversary]}, self.alike, self.prior, self.batch)
+
+    def best(self, arm: str, metric: str) -> Scores:
+        """The best over the adversaries, record by record; the same set for every arm."""
+        return self.prior[metric] if arm == "prior" else best_of([by[metric] for by in self.scores[arm].values()])
+
+    def winner(self, arm: str, metric: str, record: int) -> str:
+        """The adversary with the best score of a record."""
+        by = self.scores[arm]
+        return max(by, key=lambda adversary: (by[adversary][metric][record], adversary))
+
+    def null(self, metric: str) -> Scores:
+        """The best of the three nulls: what a reconstruction must exceed to count as one."""
+        return best_of([self.best(arm, metric) for arm in NULLS])
+
+    def unrelated(self, metric: str) -> Scores:
+        """``[J, n]``: the best over the adversaries for every unrelated update and record."""
+        return best_of([by[metric] for by in self.cross.values()])
+
+    def exposure(self, metric: str) -> Scores:
+        """The chance that an unrelated update reaches this record's score, ``[n]``."""
+        return alone(self.best("real", metric), self.unrelated(metric), self.alike)
+
+    def recognised(self, metric: str, threshold: float) -> int:
+        """How many records reach a threshold and beat every null."""
+        real = self.best("real", metric)
+        return int(((real >= threshold) & (real > self.null(metric))).sum())
+
+    def excess(self, metric: str, null: str = "another") -> Excess:
+        """The gain over one null; its unit is the update, for the records of a batch share one."""
+        real, other = (self.by_update(self.best(arm, metric)) for arm in ("real", null))
+        return excess(real, other)
+
+    def by_update(self, scores: Scores) -> Scores:
+        """The mean score of each update."""
+        means: Scores = scores.reshape(-1, self.batch).mean(1)
+        return means
+
+
+@dataclass(frozen=True)
+class Encodings:
+    """The scores against what the client trained on; ``lone``: an encoding shows one record to the eye."""
+
+    arms: Arms
+    lone: bool
+
+    @property
+    def called(self) -> str:
+        return "transformed record" if self.lone else "encoding"

@@ -1,0 +1,172 @@
+"""Running one cell: train; tune; observe, attack, score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leakgauge.adversary import Attack, Reconstruction
+from leakgauge.audit.attacking import attacked, batches, clients_seed, observed, observed_in, treated
+from leakgauge.audit.cells import AttackCell, Cell, TrainCell, TuneCell, text_of
+from leakgauge.audit.scoring import cross, errors_by_feature, scored
+from leakgauge.audit.store import Store
+from leakgauge.defenses import Protection
+from leakgauge.observation import encoded
+from leakgauge.seeds import seed_of
+from leakgauge.study.study import Study
+from leakgauge.task import Task
+from leakgauge.training import accuracy, train
+from leakgauge.types import Domain, Progress, Records, Tree
+
+Outcome = tuple[dict[str, Any], dict[str, Tensor]]
+"""What a cell leaves: JSON and tensors."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The cells of one study in one process: every task is built once per defense and checkpoint."""
+
+    study: Study
+    store: Store
+    _tasks: dict[tuple[str, str, int], Task] = field(default_factory=dict, repr=False)
+
+    def run(self, cell: Cell, progress: Progress | None = None) -> Outcome:
+        """What a cell leaves, as JSON and as tensors. Its parents are done."""
+        match cell:
+            case TrainCell():
+                summary, tensors = self._train(cell, progress)
+            case TuneCell():
+                summary, tensors = self._tune(cell, progress)
+            case AttackCell():
+                summary, tensors = self._attack(cell, progress)
+        return {"cell": cell.id, "kind": cell.kind, "params": cell.params, **summary}, tensors
+
+    def task(self, cell: TuneCell | AttackCell) -> Task:
+        """The task of a cell: at its checkpoint, under its defense."""
+        if not cell.step:
+            return self.study.under(cell.defense)
+        training = cell.parents[0]
+        task = self._tasks.get((repr(cell.defense), training, cell.step))
+        return task or self._at(cell.defense, training, cell.step, state(self.store, training, cell.step))
+
+    def _at(self, defense: Protection, training: str, step: int, weights: Tree) -> Task:
+        task = self.study.under(defense).at(weights)
+        self._tasks[repr(defense), training, step] = task
+        return task
+
+    def _train(self, cell: TrainCell, progress: Progress | None) -> Outcome:
+        """The states of a training at the steps asked for, and their accuracy; step 0 is the model as given."""
+        schedule, task = cell.schedule, self.study.under(cell.defense)
+        checkpoints = train(
+            task,
+            self.study.train,
+            steps=max(schedule.train_steps),
+            batch=schedule.batch,
+            learning_rate=schedule.learning_rate,
+            momentum=schedule.momentum,
+            weight_decay=schedule.weight_decay,
+            seed=cell.seed,
+            keep=schedule.train_steps,
+            progress=progress,
+        )
+        models = {c.step: self._at(cell.defense, cell.id, c.step, c.state) for c in checkpoints}
+        reached = {str(step): accuracy(model, self.study.test) for step, model in models.items()}
+        states = {f"{c.step}/{n}": value.contiguous().clone() for c in checkpoints for n, value in c.state.items()}
+        return {"accuracy": reached}, states
+
+    def _tune(self, cell: TuneCell, progress: Progress | None) -> Outcome:
+        """The mean score of every setting on records that are not reported; the first best is chosen."""
+        task, private = self.task(cell), self.study.tuning
+        seed = seed_of(cell.seed, 3)
+        observations = observed(task, private, cell.threat, seed=seed, rounds=cell.rounds)
+        means = []
+        for attack in cell.settings:
+            guess, _ = attacked(attack, task, observations, cell.threat, seed=seed_of(cell.seed, 4), progress=progress)
+            by = scored(self.study, guess, private)[0]
+            means.append(round(float(np.mean(by[self._judge])), 6))
+        best = int(np.argmax(means))
+        return {"means": means, "chosen": text_of(cell.settings[best : best + 1]), "place": best}, {}
+
+    def _attack(self, cell: AttackCell, progress: Progress | None) -> Outcome:
+        """The scores of an adversary, per record, and the reconstructions behind them."""
+        place = self.store.result(cell.parents[-1])["place"] if len(cell.settings) > 1 else 0
+        attack = cell.settings[place]
+        pieces = [self._client(cell, attack, first, last, progress) for first, last in cell.clients]
+        summary = _together([piece[0] for piece in pieces])
+        tensors = {name: torch.cat([piece[1][name] for piece in pieces]) for name in pieces[0][1]}
+        named = {"adversary": text_of((attack,)), "metric": self._judge}
+        return {**named, **summary, "treatments": treated(attack, self.task(cell), cell.threat)}, tensors
+
+    @property
+    def _judge(self) -> str:
+        """The metric that verdicts are about."""
+        return self.study.metrics.judge.meaning.name
+
+    def _client(self, cell: AttackCell, attack: Attack, first: int, last: int, progress: Progress | None) -> Outcome:
+        """The same of updates that belong together."""
+        task, size = self.task(cell), self.study.task.recipe.batch
+        private, others = (records[first * size : last * size] for records in (self.study.records, self.study.others))
+        drawn = clients_seed(cell.seed, first)
+        observations = observed_in(
+            cell.arm, task, private, others, cell.threat, seed=drawn, noise=seed_of(cell.seed, 2), rounds=cell.rounds
+        )
+        guess, assumed = attacked(
+            attack, task, observations, cell.threat, seed=seed_of(cell.seed, first * size, 1), progress=progress
+        )
+        by, inputs, labels = scored(self.study, guess, private)
+        summary: dict[str, Any] = {
+            "scores": by,
+            "errors": errors_by_feature(private.domain, inputs, private.inputs),
+            "labels": [int(a == b) for a, b in zip(labels.tolist(), private.labels.tolist(), strict=True)],
+            "status": list(guess.status),
+            "evaluations": guess.evaluations,
+            "assumed": assumed,
+        }
+        if cell.arm == "another":
+            every = batches(self.study.records.inputs, size)
+            summary["cross"] = cross(self.study.metrics, guess.inputs.detach().cpu(), every)
+        tensors = {"inputs": _stored(inputs, task.domain), "labels": labels.contiguous()}
+        if task.protection.input:
+            summary["encoding"], pictures = self._encoding(task, guess, private, drawn)
+            tensors |= pictures
+        return summary, tensors
+
+    def _encoding(
+        self, task: Task, guess: Reconstruction, private: Records, seed: int
+    ) -> tuple[dict[str, list[float]], dict[str, Tensor]]:
+        """Scores against what the client trained on in the first round, and both as pictures."""
+        truth = encoded(task, private, seed=seed).inputs
+        early = guess if guess.encodings is None else replace(guess, inputs=guess.encodings)
+        by, inputs, _ = scored(self.study, early, replace(private, inputs=truth))
+        return by, {"encodings": _stored(inputs, task.domain), "encoded": _stored(truth, task.domain)}
+
+
+def _stored(inputs: Tensor, domain: Domain) -> Tensor:
+    """As they are kept for reports: images inside their box."""
+    return (inputs if domain.box is None else inputs.clamp(*domain.box)).float().contiguous()
+
+
+def _together(summaries: list[dict[str, Any]]) -> dict[str, Any]:
+    """The summaries of several clients as one: lists follow each other, numbers add up, sentences stand once."""
+    if len(summaries) == 1:
+        return summaries[0]
+    whole: dict[str, Any] = {}
+    for name, value in summaries[0].items():
+        values = [summary[name] for summary in summaries]
+        if name == "assumed":
+            whole[name] = sorted({sentence for sentences in values for sentence in sentences})
+        elif isinstance(value, dict):
+            whole[name] = {key: [item for one in values for item in one[key]] for key in value}
+        else:
+            whole[name] = sum(values) if isinstance(value, int) else [item for one in values for item in one]
+    return whole
+
+
+def state(store: Store, identity: str, step: int) -> dict[str, Tensor]:
+    """The state that a training left at a step."""
+    tensors = store.tensors(identity)
+    return {name.partition("/")[2]: value for name, value in tensors.items() if name.startswith(f"{step}/")}

@@ -1,0 +1,115 @@
+"""Records in their roles: those that are reported, and those that must not be."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leakgauge.data import Dataset
+from leakgauge.errors import DataError
+from leakgauge.types import Records, Tree
+
+FEWEST_REFERENCE = 200
+MOST_TEST = 1000
+"""Test records on which accuracy is measured."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Roles:
+    """The records of a study: ``reported`` ones, and others that are disjoint from them.
+
+    ``others`` stand in for the reported records in the null, place by place: with the same label where labels are
+    granted. ``tuning`` chooses settings. ``reference`` is what anybody may know of such data: the guess without an
+    update comes from it. ``train`` and ``test`` are for training and accuracy.
+    """
+
+    reported: Records
+    others: Records
+    tuning: Records
+    reference: Records
+    train: Records
+    test: Records
+
+    @classmethod
+    def of(cls, dataset: Dataset, *, updates: int, batch: int, tuning: int, labels_granted: bool, seed: int) -> Roles:
+        """Choose ``updates`` batches to report from the test split, and everything else from the train split."""
+        needed, tuned = updates * batch, tuning * batch
+        if len(dataset.test) < needed:
+            raise DataError(
+                f"{len(dataset.test)} records, {needed} are needed ({updates} updates of a batch of {batch})",
+                where="task.data",
+                remedy="lower task.records or task.recipe.batch",
+            )
+        reported = dataset.sample(needed, seed=seed, split="test")
+        wanted = tuned + max(FEWEST_REFERENCE, 2 * needed)
+        pool = _without(dataset.sample(min(wanted, len(dataset.train)), seed=seed, split="train"), reported)
+        if len(pool) < tuned + batch:
+            raise DataError(
+                f"{len(pool)} train records that are not among the reported, {tuned + batch} are needed",
+                where="task.data",
+                remedy="give more train records: nulls and tuning must not use the reported ones",
+            )
+        chosen, reference = pool[:tuned], pool[tuned:]
+        others = reference[_stand_ins(reported.labels, reference.labels, labels_granted)]
+        test = dataset.sample(min(MOST_TEST, len(dataset.test)), seed=seed, split="test")
+        return cls(reported, others, chosen, reference, dataset.train, test)
+
+    def manifest(self, salt: str = "") -> dict[str, Any]:
+        """Which records were reported, and which chose settings, stood in the null or made the guess: by hash, all
+        together and each, so that anybody can see that the reported ones are in no other role.
+
+        With a ``salt`` that is stored nowhere this can still be checked, but nobody can confirm a guess at a record:
+        only hashes of each are listed then, which agree within this manifest and with no other.
+        """
+        roles = {"reported": self.reported, "tuning": self.tuning, "another": self.others, "reference": self.reference}
+        each = {role: [digest({f"x{salt}": x})[:16] for x in records.inputs] for role, records in roles.items()}
+        whole = {} if salt else {role: digest({"x": records.inputs}) for role, records in roles.items()}
+        return {**whole, "records": each}
+
+    def guess(self, labels_granted: bool) -> Tensor:
+        """The best guess without an update, for every reported record: the mean of the reference records, of its own
+        class where labels are granted."""
+        inputs, labels = self.reference.inputs, self.reference.labels
+        mean = inputs.mean(0)
+        if not labels_granted:
+            return mean.expand_as(self.reported.inputs)
+        means = {int(c): inputs[labels == c].mean(0) for c in labels.unique()}
+        return torch.stack([means.get(int(c), mean) for c in self.reported.labels])
+
+
+def digest(tree: Tree) -> str:
+    """The hash of named tensors: names, types, shapes, bytes."""
+    hashed = hashlib.sha256()
+    for name in sorted(tree):
+        value = tree[name].detach().cpu().contiguous()
+        hashed.update(f"{name}|{value.dtype}|{tuple(value.shape)}|".encode())
+        hashed.update(value.flatten().view(torch.uint8).numpy().tobytes())
+    return hashed.hexdigest()
+
+
+def _without(records: Records, taken: Records) -> Records:
+    """The records that do not occur among the taken ones: data sets hold duplicates."""
+    hashes = {digest({"x": x}) for x in taken.inputs}
+    return records[[i for i, x in enumerate(records.inputs) if digest({"x": x}) not in hashes]]
+
+
+def _stand_ins(labels: Tensor, reference: Tensor, granted: bool) -> list[int]:
+    """For every reported record a place among the reference records: the next of its class where labels are granted
+    and the class is there, else the next of all."""
+    by_class: dict[int, list[int]] = defaultdict(list)
+    for place, label in enumerate(reference.tolist()):
+        by_class[label].append(place)
+    used: dict[int, int] = defaultdict(int)
+    everyone = list(range(len(reference)))
+    chosen = []
+    for label in labels.tolist():
+        key = label if granted and by_class[label] else -1
+        pool = by_class[label] if key >= 0 else everyone
+        chosen.append(pool[used[key] % len(pool)])
+        used[key] += 1
+    return chosen

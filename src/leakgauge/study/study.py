@@ -1,0 +1,291 @@
+"""A study: an audit as typed values. Text ends here; nothing after it parses an expression.
+
+>>> import torch, leakgauge as lg
+>>> x, y = torch.rand(60, 1, 28, 28), torch.arange(60) % 3
+>>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 3))
+>>> study = lg.Study(model, (x, y), defenses={"none": "identity()", "noisy": "gaussian(std=0.1)"})
+>>> study
+Study of 2 defenses x 2 adversaries on 10 updates of 1 record
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from leakgauge import metrics, models
+from leakgauge.adversary import Attack
+from leakgauge.client import Recipe
+from leakgauge.data import Dataset
+from leakgauge.defenses.protection import Protection
+from leakgauge.metrics import DomainMetrics
+from leakgauge.study.checks import Values, problems_of_values
+from leakgauge.study.roles import Roles, digest
+from leakgauge.study.sections import Attacks, Checkpoints, Spec, SpecError, VerdictSpec
+from leakgauge.task import Task
+from leakgauge.threads import one_thread
+from leakgauge.types import Records, Threat
+
+if TYPE_CHECKING:
+    from leakgauge.study.notebook import Adversaries, Defenses, Private
+
+Work = Literal["quick", "standard", "thorough"]
+"""How much work the default adversaries do, and on how many updates."""
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """What a study is made of, whether it came from a spec or from a notebook.
+
+    ``module`` is the model as given, with its weights; the spec says how it normalises. ``file`` is named in problems.
+    """
+
+    spec: Spec
+    file: str
+    home: Path
+    module: nn.Module
+    dataset: Dataset
+    recipe: Recipe
+    defenses: Mapping[str, Protection]
+    adversaries: Mapping[str, tuple[Attack, ...]]
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Study:
+    """An audit as values: the client, records in their roles, protections and attacks by name, a threat, and numbers.
+
+    ``records`` are ``(inputs, labels)``, :class:`~leakgauge.Records` or a data set. ``reference`` records are what
+    anybody may know of such data: nulls, guesses and tuning use them and never the private ones. Without them half of
+    the records of each class take that role. ``updates`` of the private records are attacked and reported.
+
+    ``defenses`` maps names to protections, parts or expressions; ``adversaries`` maps names to attacks or expressions,
+    or to lists of them, which are tuned. A generic and an adaptive adversary are added where none is listed, unless
+    ``leave_out`` says so; ``work`` says how much the default ones do. ``checkpoints``, ``verdict``, ``bound``,
+    ``price`` and ``replay`` are sections as in a spec, given as mappings.
+
+    All problems are raised at once, as a :class:`~leakgauge.study.SpecError`. Inside, ``adversaries`` maps every name
+    to a tuple of settings, and ``spec`` is the text of it all, for people and for the run folder.
+    """
+
+    spec: Spec
+    file: str
+    home: Path
+    module: nn.Module
+    """The model as given: without normalisation, without a defense."""
+    task: Task
+    """The client without a defense."""
+    roles: Roles
+    defenses: Mapping[str, Protection]
+    adversaries: Mapping[str, tuple[Attack, ...]]
+    threat: Threat
+    metrics: DomainMetrics
+    """How near a reconstruction is to a record, and from where on it counts."""
+    _tasks: dict[str, Task] = field(default_factory=dict)
+
+    def __init__(
+        self,
+        model: nn.Module | str,
+        records: Private,
+        *,
+        defenses: Defenses | None = None,
+        adversaries: Adversaries | None = None,
+        reference: Private | None = None,
+        recipe: Recipe | None = None,
+        threat: Threat | None = None,
+        updates: int | None = None,
+        rounds: int = 1,
+        client_records: int | None = None,
+        work: Work = "quick",
+        leave_out: Sequence[Attacks] = (),
+        checkpoints: Mapping[str, Any] | None = None,
+        tuning: int = 8,
+        verdict: Mapping[str, Any] | None = None,
+        bound: Mapping[str, Any] | None = None,
+        price: Mapping[str, Any] | None = None,
+        replay: Mapping[str, Any] | None = None,
+        seed: int = 0,
+    ) -> None:
+        from leakgauge.study.notebook import assembly  # it assembles what this class holds
+
+        sections = {"checkpoints": checkpoints, "verdict": verdict, "bound": bound, "price": price}
+        self._fill(
+            assembly(
+                model,
+                records,
+                defenses=defenses,
+                adversaries=adversaries,
+                reference=reference,
+                recipe=recipe,
+                threat=threat,
+                updates=updates,
+                work=work,
+                task={"rounds": rounds, "client_records": client_records, "replay": replay},
+                rest={"leave_out": list(leave_out), "tuning": {"records": tuning}, "seed": seed, **sections},
+            )
+        )
+
+    @classmethod
+    def of(cls, spec: Spec, home: Path | str = ".") -> Study:
+        """The study of a spec; relative paths start at ``home``. Imports the user's code that the spec names."""
+        from leakgauge.study.draft import Draft  # a draft becomes a study
+
+        return Draft.of(spec, Path(home) / "spec").study()
+
+    @classmethod
+    def load(cls, path: Path | str) -> Study:
+        """The study of a TOML file. Imports the user's code that the spec names."""
+        from leakgauge.study.draft import sound
+
+        return sound(Path(path)).study()
+
+    @classmethod
+    def assembled(cls, parts: Assembly) -> Study:
+        """The study of parts that are already values."""
+        study = cls.__new__(cls)
+        study._fill(parts)
+        return study
+
+    def _fill(self, parts: Assembly) -> None:
+        spec = parts.spec
+        threat = Threat(frozenset(spec.threat.grants), spec.threat.labels, spec.threat.learning_rate)
+        tuned = any(len(settings) > 1 for settings in parts.adversaries.values())
+        roles = Roles.of(
+            parts.dataset,
+            updates=spec.task.records,
+            batch=parts.recipe.batch,
+            tuning=spec.tuning.records if tuned else 0,
+            labels_granted=threat.labels == "known",
+            seed=spec.seed,
+        )
+        norm = spec.task.normalise
+        model = parts.module if norm is None else models.normalised(parts.module, norm.mean, norm.std)
+        values = {
+            "spec": spec,
+            "file": parts.file,
+            "home": parts.home,
+            "module": parts.module,
+            "task": Task(model, parts.dataset.domain, parts.recipe),
+            "roles": roles,
+            "defenses": dict(parts.defenses),
+            "adversaries": dict(parts.adversaries),
+            "threat": threat,
+            "metrics": metrics.of(parts.dataset.domain, spec.verdict.recognisable, exact=spec.verdict.exact),
+            "_tasks": {},
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        problems = problems_of_values(
+            Values(spec, parts.file, self.task.domain, self.task.params, self.under, self.defenses, self.adversaries)
+        )
+        if problems:
+            raise SpecError(problems)
+
+    def __repr__(self) -> str:
+        many = [(len(self.defenses), "defense"), (len(self.adversaries), "adversary"), (self.updates, "update")]
+        defenses, adversaries, updates = (_many(count, word) for count, word in many)
+        return f"Study of {defenses} x {adversaries} on {updates} of {_many(self.task.recipe.batch, 'record')}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Worker processes get the values; each builds the tasks it needs."""
+        return {**self.__dict__, "_tasks": {}}
+
+    def under(self, protection: Protection) -> Task:
+        """The client under a protection, at the weights as given; built once per process."""
+        key = repr(protection)
+        if key == repr(self.task.protection):
+            return self.task
+        if key not in self._tasks:
+            self._tasks[key] = replace(self.task, protection=protection)
+        return self._tasks[key]
+
+    # --- records in their roles
+
+    @property
+    def records(self) -> Records:
+        """The records that are reported."""
+        return self.roles.reported
+
+    @property
+    def others(self) -> Records:
+        return self.roles.others
+
+    @property
+    def tuning(self) -> Records:
+        return self.roles.tuning
+
+    @property
+    def reference(self) -> Records:
+        return self.roles.reference
+
+    @property
+    def train(self) -> Records:
+        return self.roles.train
+
+    @property
+    def test(self) -> Records:
+        return self.roles.test
+
+    @property
+    def labels_granted(self) -> bool:
+        return self.threat.labels == "known"
+
+    def guess(self) -> Tensor:
+        """The best guess without an update, for every reported record."""
+        return self.roles.guess(self.labels_granted)
+
+    # --- numbers
+
+    @property
+    def updates(self) -> int:
+        """How many updates are attacked and reported."""
+        return self.spec.task.records
+
+    @property
+    def rounds(self) -> int:
+        """In how many rounds each update is observed."""
+        return self.spec.task.rounds
+
+    @property
+    def bound_rounds(self) -> int:
+        """The rounds that bounds are about."""
+        return self.spec.bound.rounds or self.spec.task.rounds
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        return self.spec.checkpoints
+
+    @property
+    def verdict(self) -> VerdictSpec:
+        return self.spec.verdict
+
+    @property
+    def seed(self) -> int:
+        return self.spec.seed
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader has to know about who attacked."""
+        return self.spec.notes()
+
+    @cached_property
+    def content(self) -> str:
+        """What the task computes, by content: its state, and its outputs and gradient on a seeded probe."""
+        probe = self.reference[:2]
+        with one_thread():
+            update = self.task.update(probe)
+            with torch.no_grad():
+                outputs = self.task.working(probe.inputs.to(next(iter(self.task.params.values()))))
+        return digest(
+            {**self.task.params, **self.task.buffers, **{f"∇{n}": v for n, v in update.items()}, "h": outputs}
+        )
+
+
+def _many(count: int, word: str) -> str:
+    plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    return f"{count} {word if count == 1 else plural}"
