@@ -35,7 +35,7 @@ CORE = {
     "reconstruction": ("Reconstruction", "What an attack returns.", ("Reconstruction",)),
     "audit": (
         "Studies and results",
-        "An audit in Python: what to audit, running it, and what it found. On the command line it is `leakgauge audit`.",
+        "An audit in Python: what to audit, running it, and what it found. On the command line: `leakgauge audit`.",
         ("Study", "audit.auditing.audit", "Result"),
     ),
     "expressions": (
