@@ -41,10 +41,12 @@ from leakgauge.defenses.update import (
     topk,
     vmf,
 )
+from leakgauge.laws import Bernoulli, Normal, Uniform
 from leakgauge.types import Nuisance, Release
 
 __all__ = [
     "AutomaticTransformation",
+    "Bernoulli",
     "Chain",
     "Clip",
     "EarlyPart",
@@ -62,6 +64,7 @@ __all__ = [
     "MixUp",
     "ModelPart",
     "NoiseLaw",
+    "Normal",
     "Nuisance",
     "Precode",
     "Protection",
@@ -74,6 +77,7 @@ __all__ = [
     "Soteria",
     "TopK",
     "TrainingPart",
+    "Uniform",
     "Unit",
     "UpdatePart",
     "VonMisesFisher",
