@@ -15,6 +15,7 @@ from leakgauge.adversary import L2, Likelihood, adam, l2
 from leakgauge.adversary.ghost import Ghost
 from leakgauge.defenses import (
     Clip,
+    Conditions,
     EntryDensity,
     Gaussian,
     GaussianNoise,
@@ -88,13 +89,13 @@ class Unnormalised(Gaussian):
 class Forgetful(RandomPrune):
     """After noise it gives a zero no probability, as the first version of a core that we know did for a second zero."""
 
-    def after(self, density: EntryDensity, known: Known) -> EntryDensity:
-        kept, dropped = math.log1p(-self.p), math.log(self.p)
+    def after(self, density: EntryDensity, known: Conditions) -> EntryDensity:
+        survives, dropped = math.log1p(-self.p), math.log(self.p)
 
-        def log(u: Tensor, o: Tensor, *rest: Tensor) -> Tensor:
-            return torch.where(o == 0, torch.full_like(u, dropped), kept + density.log(u, o, *rest))
+        def log(u: Tensor, o: Tensor) -> Tensor:
+            return torch.where(o == 0, torch.full_like(u, dropped), survives + density.log(u, o))
 
-        return EntryDensity(log, density.log_mass, density.others)
+        return EntryDensity(log, density.log_mass)
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from leakgauge.defenses import EntryDensity, UpdatePart
+from leakgauge.defenses import Conditions, EntryDensity, UpdatePart
 from leakgauge.defenses.update.chain import is_noise
 from leakgauge.testing.cells import Cells
 from leakgauge.testing.samples import NAME, Directions, Entries, Releases, depends_on_statistics, pieces
@@ -95,11 +95,10 @@ def gradient_matches_finite_differences(
             gap = [part.log_density(observed, Batch.of(moved), known=known) for moved in (ahead, behind)]
             measured[(slice(None), *place)] = (gap[0] - gap[1]) / (2 * step)
         _close(slope, measured, tolerance, f"{part!r}: the gradient of log_density in {name!r}")
-    density = entry_density_of(part, known)
-    if density is not None and isinstance(density.log, Sloped):
-        for row in range(len(scale)):
-            others = [value["first.weight"][row] for value in (observed, *density.others)]
-            slope_matches_autograd(density.log, update["first.weight"][row], *others)
+    for row in range(len(scale)):
+        density = entry_density_of(part, {key: tree["first.weight"][row] for key, tree in known.items()})
+        if density is not None and isinstance(density.log, Sloped):
+            slope_matches_autograd(density.log, update["first.weight"][row], observed["first.weight"][row])
 
 
 def slope_matches_autograd(fn: Sloped, u: Tensor, *others: Tensor, tolerance: float = 1e-8) -> None:
@@ -121,8 +120,11 @@ def slope_matches_autograd(fn: Sloped, u: Tensor, *others: Tensor, tolerance: fl
         assert torch.equal(other, before), "both() or gain() wrote to a tensor that is not its own"
 
 
-def entry_density_of(part: UpdatePart, known: Known) -> EntryDensity | None:
-    """The density of one entry that a chain is made of, from the verbs of its parts; None where there is none."""
+def entry_density_of(part: UpdatePart, known: Conditions) -> EntryDensity | None:
+    """The density of one entry that a chain is made of, from the verbs of its parts; None where there is none.
+
+    ``known`` holds what is known at the entries in question, by address.
+    """
     density: EntryDensity | None = None
     hidden: list[UpdatePart] = []
     for piece, own in pieces(part, known):
@@ -201,16 +203,14 @@ def _merged(counted: Tensor, expected: Tensor, least: float = 8.0) -> tuple[Tens
 def _masses_match(part: UpdatePart, level: float, entries: int, tolerance: float, seed: int) -> float:
     """``exp(log_mass)`` of intervals around and beside zero against the integral of ``exp(log)`` there."""
     sample = Entries.draw(part, level, entries=entries, seed=seed)
-    known: Known = {key: {NAME: value} for key, value in sample.known.items()}
-    density = entry_density_of(part, known)
-    moved = _moved(part, level, entries, known)
+    density = entry_density_of(part, sample.known)
+    moved = _moved(part, level, entries, {key: {NAME: value} for key, value in sample.known.items()})
     if density is None or moved is None:
         return 0.0
-    others = [tree[NAME] for tree in density.others]
     u = torch.tensor([moved], dtype=torch.float64)
     cells = Cells.of(sample.values, [*sample.breaks(), moved], sample.atoms())
     axis = cells.axes[0]
-    masses = cells.masses(lambda o: density.log(u.expand(len(o)), o.squeeze(1), *others))
+    masses = cells.masses(lambda o: density.log(u.expand(len(o)), o.squeeze(1)))
     inner = masses[: len(axis.edges) + 1]
     worst = 0.0
     edges = [(i, j) for i in range(0, len(axis.edges), 3) for j in range(i + 1, len(axis.edges), 5)]
@@ -218,7 +218,7 @@ def _masses_match(part: UpdatePart, level: float, entries: int, tolerance: float
         low, high = axis.edges[i : i + 1], axis.edges[j : j + 1]
         wanted = float(inner[i + 1 : j + 1].sum())
         wanted += float(masses[len(axis.edges) + 1 :][(low < axis.atoms) & (axis.atoms < high)].sum())
-        found = float(density.log_mass(u, low, high, *others).exp())
+        found = float(density.log_mass(u, low, high).exp())
         worst = max(worst, abs(found - wanted))
         assert abs(found - wanted) <= tolerance, (
             f"{sample}: log_mass gives ({float(low):.4f}, {float(high):.4f}) the probability {found:.6f}, "

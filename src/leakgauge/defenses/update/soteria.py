@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from leakgauge import guards
-from leakgauge.defenses.update.base import EntryDensity, UpdatePart
+from leakgauge.defenses.update.base import Conditions, EntryDensity, UpdatePart
 from leakgauge.defenses.update.promises import Sensitivity
 from leakgauge.errors import DomainError, ModelError, nearest
 from leakgauge.expr import register
@@ -121,22 +121,22 @@ class Soteria(UpdatePart):
             return update
         return update.mapped(masked, known["mask"]) if "mask" in known else None
 
-    def after(self, density: EntryDensity, known: Known) -> EntryDensity | None:
+    def after(self, density: EntryDensity, known: Conditions) -> EntryDensity | None:
         """Given its mask, a pruned column is zero for sure and the others are what they were."""
         if self.p == 0:
             return density
         if "mask" not in known:
             return None
-        own = len(density.others)
+        survives = known["mask"] > 0
 
-        def log(u: Tensor, o: Tensor, *rest: Tensor) -> Tensor:
-            return torch.where(rest[own] > 0, density.log(u, o, *rest[:own]), torch.where(o == 0, 0.0, -math.inf))
+        def log(u: Tensor, o: Tensor) -> Tensor:
+            return torch.where(survives, density.log(u, o), torch.where(o == 0, 0.0, -math.inf))
 
-        def log_mass(u: Tensor, low: Tensor, high: Tensor, *rest: Tensor) -> Tensor:
+        def log_mass(u: Tensor, low: Tensor, high: Tensor) -> Tensor:
             pruned = torch.where((low < 0) & (high > 0), 0.0, -math.inf)
-            return torch.where(rest[own] > 0, density.log_mass(u, low, high, *rest[:own]), pruned)
+            return torch.where(survives, density.log_mass(u, low, high), pruned)
 
-        return EntryDensity(log, log_mass, (*density.others, known["mask"]), atom=True)
+        return EntryDensity(log, log_mass, atom=True, lattice=density.lattice)
 
     @classmethod
     def neutral(cls) -> Self:
