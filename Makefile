@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test test-all check bench evidence clean
+.PHONY: demo quick test test-all test-processors check bench evidence clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -15,11 +15,17 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)  ## audit bundled records under five set-ups; prints where the report is
 	$(BIN)/leakgauge audit examples/demo.toml --workers 2 --out demo-output
 
+quick: $(STAMP)  ## the laws and the tests of changed rooms, in under a minute
+	$(BIN)/python -m tests.quick
+
 test: $(STAMP)  ## the fast tests: at most 8 minutes on two cores
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 test-all: $(STAMP)  ## every test, the slow ones too
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-processors: $(STAMP)  ## the numeric tests as other processors compute: at most 12 minutes on two cores
+	$(BIN)/python -m tests.processors -n 2 --dist worksteal
 
 check: $(STAMP)  ## ruff, mypy strict, import-linter
 	$(BIN)/ruff check .

@@ -109,8 +109,9 @@ class Peer:
         params = list(self.setting.net.parameters())
         names = [name for name, _ in self.setting.net.named_parameters()]
         observed = [seen.rounds[0].observed[name] for name in names]
-        granted = next(iter(seen.rounds[0].drawn.values()), {})
-        matching = LOSSES[self.setting.case.kind](observed, [granted[name] for name in names] if granted else [])
+        mask = seen.rounds[0].granted.get("random_prune.mask", {})
+        assert not isinstance(mask, Tensor)
+        matching = LOSSES[self.setting.case.kind](observed, [mask[name] for name in names] if mask else [])
         net, criterion = self.setting.net, nn.CrossEntropyLoss()
 
         def loss() -> Tensor:

@@ -17,6 +17,7 @@ from hypothesis import settings
 # two workers with many threads each would fight over the cores, and sums would depend on their number
 torch.set_num_threads(1)
 settings.register_profile("leakgauge", derandomize=True, deadline=None)
+settings.register_profile("few", settings.get_profile("leakgauge"), max_examples=20)  # for runs of many sessions
 settings.load_profile("leakgauge")
 
 SPENT: pytest.StashKey[float] = pytest.StashKey()

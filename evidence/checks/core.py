@@ -155,7 +155,7 @@ def _gaps(name: str, batch: int) -> list[dict[str, object]]:
     flat = torch.cat([value.flatten(1) for value in observed.values()], 1)[sharing.rows()]
     plain = [_plain(task, *one) for one in zip(x, y, flat, strict=True)]
     rows: list[dict[str, object]] = []
-    for path in (Ghost.of(task, task.params), Vmap(task, task.params)):
+    for path in (make(task, task.params, task.buffers) for make in (Ghost.of, Vmap)):
         for kind, likelihood in LIKELIHOODS.items():
             mine = x.clone().requires_grad_()
             value = likelihood(path.updates(Candidate(mine, y), sharing), observed, {}, task.protection)

@@ -138,7 +138,7 @@ def precode_noise() -> Measurement:
         defended = task.protect(f"precode(form='{form}')")
         seen = lg.observe(defended, records, seed=1, threat=lg.Threat(grants=frozenset({"noise"})))
         rounds = [one.rounds[0] for one in seen]
-        gaps = [float((latent_noise(defended, r) - next(iter(r.nuisances.values()))).abs().max()) for r in rounds]
+        gaps = [float((latent_noise(defended, r) - r.granted["precode.noise"]).abs().max()) for r in rounds]
         worst[form] = max(gaps)
     return Measurement(numbers(worst, bars=at_most(1e-4)), detail="largest error of any of 256 codes of 20 images")
 
@@ -218,15 +218,12 @@ def _bayes_cnn(count: int) -> tuple[lg.Task, lg.Records]:
 
 def _rounds(task: lg.Task, records: lg.Records, epochs: int) -> tuple[Tensor, Tensor, Tensor]:
     """Encodings, indices and coefficients of several rounds, as the client draws them."""
-    made = [encoded(task, records, seed=3, round=r) for r in range(epochs)]
-    return tuple(
-        torch.cat(parts)
-        for parts in (
-            [one.inputs for one in made],
-            [one.drawn["indices"] for one in made],
-            [one.drawn["coefficients"] for one in made],
-        )
-    )  # type: ignore[return-value]
+    encodings = [encoded(task, records, seed=3, round=r) for r in range(epochs)]
+    (label,) = task.protection.stage("input")
+    indices, weights = (
+        torch.cat([one.drawn[f"{label}.{name}"] for one in encodings]) for name in ("indices", "coefficients")
+    )
+    return torch.cat([one.inputs for one in encodings]), indices, weights
 
 
 def _fashion(count: int, split: Literal["train", "test"] = "test") -> tuple[lg.Task, lg.Records]:
@@ -341,7 +338,9 @@ def hidden_mixing(context: Context) -> Measurement:
     truth, part = (2 * records.inputs - 1).abs().double(), InstaHide(k=4)
     made = [encoded(task.protect("instahide(k=4)"), records, seed=3, round=r) for r in range(20)]
     shown, labels = torch.cat([one.inputs for one in made]), torch.cat([one.labels for one in made])
-    indices, weights = (torch.cat([one.drawn[name] for one in made]) for name in ("indices", "coefficients"))
+    indices, weights = (
+        torch.cat([one.drawn[f"instahide.{name}"] for one in made]) for name in ("indices", "coefficients")
+    )
     from_labels = guessed_coefficients(indices, labels, 50, part)
     mixed_up = shown[torch.randperm(1000, generator=torch.Generator().manual_seed(1))]
     for name, given, used in (

@@ -147,7 +147,7 @@ def hostile_files(context: Context) -> Measurement:
 @check("doctor_faults", rows="doctor", cost="minutes")
 def doctor_faults(context: Context) -> Measurement:
     """Faults injected one at a time into a plain PyTorch client: does the doctor name each, and nothing else?"""
-    from tests.audit.test_doctor import FAULTS, diagnosed
+    from tests.doctor.test_doctor import FAULTS, diagnosed
 
     table = []
     for name, (given, differs, said) in FAULTS.items():

@@ -159,7 +159,7 @@ MIXING = frozenset({"indices", "coefficients"})
 
 def _seen(task: lg.Task, records: lg.Records) -> list[lg.Observation]:
     """One update of each record; of mixed records, those of several rounds, with what the literature grants."""
-    mixed = bool(MIXING & set(task.protection.nuisances))
+    mixed = bool(MIXING & {nuisance.name for nuisance in task.protection.nuisances.values()})
     threat = lg.Threat(grants=MIXING if mixed else frozenset())
     return lg.observe(task, records, seed=3, threat=threat, rounds=[task.params] * (ROUNDS if mixed else 1))
 

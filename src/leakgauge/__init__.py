@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from leakgauge import adversary, attacks, bounds, data, defenses, metrics, models, priors
     from leakgauge.adversary import Reconstruction
     from leakgauge.audit import audit
+    from leakgauge.audit.judge.model import Result
     from leakgauge.client import Recipe
     from leakgauge.defenses import Protection
     from leakgauge.errors import LeakgaugeError
@@ -35,6 +36,7 @@ _HOMES = {
     "Observation": "observation",
     "Protection": "defenses",
     "Recipe": "client",
+    "Result": "audit.judge.model",
     "Reconstruction": "adversary",
     "Records": "types",
     "Round": "observation",
@@ -75,6 +77,7 @@ __all__ = [
     "Recipe",
     "Reconstruction",
     "Records",
+    "Result",
     "Round",
     "Study",
     "Task",

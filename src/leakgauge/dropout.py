@@ -32,7 +32,7 @@ class Masked(nn.Module):
 def masked(model: nn.Module) -> nn.Module:
     """The model with every active dropout layer replaced, in place; ``model`` must be a copy of one's own."""
     for name, module in list(model.named_modules()):
-        for local, layer in list(module.named_children()):
+        for local, layer in list(module._modules.items()):  # named_children() skips a layer used twice
             if not isinstance(layer, _DropoutNd) or not layer.training or layer.p == 0:
                 continue
             place = f"{name}.{local}".lstrip(".")

@@ -24,6 +24,9 @@ from tests.adversary.networks import FALLING, FITTING, IMAGES, eager_updates, ta
 
 COUNTS = (2, 0, 3, 1)
 """Candidates of each of four observations; one has none left."""
+SINGLE = 1e-4
+"""Paths in float32: a double backward adds up to 13,700 terms in about five layers, each in an order of its own;
+rounding at random moves such a sum by eps √13,700 ≈ 1.4e-5 of its terms."""
 STD, P = 0.05, 0.4
 PRUNED_NOISE = f"random_prune(p={P}) | gaussian(std={STD})"
 
@@ -123,8 +126,8 @@ def test_the_papers_networks_in_float32(model: str, batch: int) -> None:
     setting = Setting(Task(models.build(model, domain), domain), batch, (2, 1))
     paths = setting.paths()
     for name in LIKELIHOODS:
-        setting.check(paths["ghost"], name, 1e-5)
-        setting.check(paths["vmap"], name, 1e-5)
+        setting.check(paths["ghost"], name, SINGLE)
+        setting.check(paths["vmap"], name, SINGLE)
 
 
 @pytest.mark.slow
@@ -135,8 +138,8 @@ def test_the_papers_large_networks_in_float32(model: str, batch: int) -> None:
     setting = Setting(Task(models.build(model, domain), domain), batch, (1, 1))
     paths = setting.paths()
     for name in LIKELIHOODS:
-        setting.check(paths["ghost"], name, 1e-5)
-        setting.check(paths["vmap"], name, 1e-5)
+        setting.check(paths["ghost"], name, SINGLE)
+        setting.check(paths["vmap"], name, SINGLE)
 
 
 @pytest.mark.parametrize("network", FALLING)

@@ -39,6 +39,10 @@ from leakgauge.testing import small_records, small_task, task_is_untouched
 from leakgauge.types import Records, Threat
 
 QUICK = Adversary(likelihood=cosine(), prior=1e-3 * tv(), solver=adam(lr=0.05, steps=15))
+ROUNDING = 1e-9
+"""Batches of different shape add the same terms in another order, differently on every processor: a sum over the
+40,034 parameters moves by at most 40,034 eps ≈ 1e-11 of its size (float64), and a walk stretches that less than 100
+times (measured: 5 times by the first-order solvers here)."""
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +60,7 @@ def seen(task: Task, records: Records) -> list[Observation]:
     return observe(task, records)
 
 
-def same(one: Reconstruction, other: Reconstruction, tolerance: float = 1e-9) -> None:
+def same(one: Reconstruction, other: Reconstruction, tolerance: float = ROUNDING) -> None:
     torch.testing.assert_close(one.inputs, other.inputs, rtol=0, atol=tolerance)
     torch.testing.assert_close(one.log_posterior, other.log_posterior, rtol=1e-9, atol=tolerance)
     assert torch.equal(one.labels, other.labels)
@@ -80,8 +84,8 @@ def test_a_problem_alone_and_among_63_others_walks_the_same_way(
     seen = observe(task, records)
     together = adversary(task, seen, path=path)  # type: ignore[arg-type]
     alone = adversary(task, seen[:1], path=path)  # type: ignore[arg-type]
-    torch.testing.assert_close(alone.inputs[0], together.inputs[0], rtol=0, atol=1e-9)
-    torch.testing.assert_close(alone.traces[0], together.traces[0], rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(alone.inputs[0], together.inputs[0], rtol=0, atol=ROUNDING)
+    torch.testing.assert_close(alone.traces[0], together.traces[0], rtol=ROUNDING, atol=ROUNDING)
     assert float((together.inputs[0] - together.inputs[1]).abs().max()) > 1e-2  # the others are others
 
 
@@ -195,8 +199,9 @@ def test_the_best_restart_by_log_posterior_wins(task: Task, seen: list[Observati
     rough = replace(QUICK, likelihood=l2(), prior=0.0 * tv(), solver=momentum(lr=1.0, steps=12))
     four = replace(rough, restarts=4)(task, seen[:6])
     one = rough(task, seen[:6])
-    assert bool((four.log_posterior >= one.log_posterior).all())
-    assert bool((four.log_posterior > one.log_posterior).any())
+    gain = four.log_posterior - one.log_posterior
+    assert float(gain.min()) >= -ROUNDING  # the first of the four is the one, in a batch of 24 problems instead of 6
+    assert float(gain.max()) > 1e-3
     for i in range(6):  # what is returned is what was scored
         assert float(-four.traces[i].min()) == pytest.approx(float(four.log_posterior[i]), rel=1e-12)
     assert four.evaluations == 4 * one.evaluations
@@ -205,12 +210,15 @@ def test_the_best_restart_by_log_posterior_wins(task: Task, seen: list[Observati
 def test_with_a_target_only_those_who_missed_it_start_again(task: Task, seen: list[Observation]) -> None:
     rough = replace(QUICK, likelihood=l2(), prior=0.0 * tv(), solver=lbfgs(steps=40))
     first = rough(task, seen[:6])
-    target = -float(first.log_posterior.median())  # about half of them reach it at once
+    middle = first.log_posterior.sort().values[2:4]
+    target = -float(middle.mean())  # half of them reach it at once; none is near enough for rounding to decide
+    assert float(middle.diff()) > 1e-6 * target
     some = replace(rough, solver=lbfgs(steps=40, target=target), restarts=3)(task, seen[:6])
     assert "target" in some.status
     reached = first.log_posterior >= -target
     assert some.evaluations < 3 * first.evaluations
-    assert bool((some.log_posterior[~reached] >= first.log_posterior[~reached]).all())
+    # the first of three walks has fewer neighbours than before once some have reached the target
+    assert float((some.log_posterior - first.log_posterior)[~reached].min()) >= -ROUNDING
 
 
 @pytest.mark.parametrize("likelihood", [cosine(), l2()], ids=repr)
@@ -255,7 +263,7 @@ def test_observations_at_different_parameters_are_not_mixed_up(task: Task, recor
     a, b = observe(task, records[:1]), observe(task, records[1:2], rounds=[other])
     together = QUICK(task, [a[0], b[0]])
     swapped = QUICK(task, [b[0], b[0]])
-    torch.testing.assert_close(together.inputs[1], swapped.inputs[1], rtol=0, atol=1e-12)
+    torch.testing.assert_close(together.inputs[1], swapped.inputs[1], rtol=0, atol=ROUNDING)
 
 
 def test_a_granted_mask_is_used(task: Task, records: Records) -> None:
@@ -452,10 +460,13 @@ def test_too_few_records_for_a_batch(records: Records) -> None:
 def test_an_attack_goes_on_where_another_ended(task: Task) -> None:
     seen = observe(task, small_records(3))
     ended = QUICK(task, seen)
-    still = replace(QUICK, solver=adam(lr=1e-9, steps=1), restarts=2)
+    rate = 1e-9
+    still = replace(QUICK, solver=adam(lr=rate, steps=1), restarts=2)
     on = still(task, seen, begin=ended.inputs)
-    assert float((on.inputs - ended.inputs).abs().max()) < 1e-6
-    assert torch.equal(on.inputs[[2]], still(task, seen[2:], begin=ended.inputs[2:]).inputs)
+    # Adam's first step moves no pixel by more than its rate, wherever rounding carries the sign of a slope
+    assert float((on.inputs - ended.inputs).abs().max()) <= 1.01 * rate
+    alone = still(task, seen[2:], begin=ended.inputs[2:])
+    torch.testing.assert_close(on.inputs[[2]], alone.inputs, rtol=0, atol=2.02 * rate)
 
 
 def test_a_beginning_must_fit_the_observations(task: Task) -> None:

@@ -49,18 +49,41 @@ def test_analytic_undoes_the_normalisation_of_the_model(mlp: Task, images: Recor
     assert decibels(analytic()(task, observe(task, images)), images).min() > 100
 
 
-# clipping rounds every entry once more
-@pytest.mark.parametrize(("protection", "less"), [("identity()", 0.0), ("clip(norm=0.01)", 5.0)])
-@pytest.mark.parametrize(("how", "bar"), [("row", 150.0), ("all", 170.0)])
+@pytest.mark.parametrize(
+    ("protection", "how", "roundings"),
+    [
+        ("identity()", "row", 2),  # of δ_i x_j, and of the quotient by δ_i
+        ("identity()", "all", 1),  # of δ_i x_j; what follows is in float64
+        ("clip(norm=0.01)", "row", 4),  # of both entries once more
+        ("clip(norm=0.01)", "all", 3),
+    ],
+)
 def test_a_linear_layer_gives_the_image_away(
-    how: str, bar: float, protection: str, less: float, mlp: Task, images: Records
+    protection: str, how: str, roundings: int, mlp: Task, images: Records
 ) -> None:
+    """Every rounding to float32 moves a pixel by at most eps/2 of itself, on whatever processor."""
     seen = observe(mlp.protect(protection), images, threat=Threat(labels="inferred"))
     assert seen[0].rounds[0].observed["linear1.weight"].dtype == torch.float32
     found = analytic(how=how)(mlp, seen)  # type: ignore[arg-type]
-    assert float(decibels(found, images).min()) >= bar - less
+    gap = (found.inputs[:, 0].double() - images.inputs).abs()
+    assert bool((gap <= 1.001 * roundings * torch.finfo(torch.float32).eps / 2 * images.inputs).all())
     assert torch.equal(found.labels[:, 0], images.labels)
     assert found.status == ("exact",) * 4
+
+
+def test_all_rows_together_average_their_roundings_out(mlp: Task, images: Records) -> None:
+    """Independent errors of at most eps/2 with weights ``w_i = δ_i² / Σ δ²`` add up to ``eps/2 · 6 ‖w‖`` or less.
+
+    By Hoeffding's inequality all but 2 exp(−6²/2) = 3e-8 of the pixels keep to it.
+    """
+    seen = observe(mlp, images)
+    found = analytic(how="all")(mlp, seen).inputs[:, 0]
+    for one, pixels, image in zip(seen, found, images.inputs, strict=True):
+        squares = one.rounds[0].observed["linear1.bias"].double().square()
+        spread = float((squares / squares.sum()).norm())
+        assert 6 * spread < 0.9  # else this says no more than the worst case
+        allowed = 6 * spread * torch.finfo(torch.float32).eps / 2
+        assert bool(((pixels - image).abs() <= allowed * image).all())
 
 
 def test_of_a_larger_batch_it_says_that_it_sees_a_mixture(images: Records) -> None:
@@ -112,7 +135,8 @@ def test_dlg_and_idlg_recover_images_and_labels_from_the_sigmoid_lenet(
 ) -> None:
     seen = observe(lenet, images[:2], threat=Threat(labels="inferred"))
     found = attack(lenet, seen)
-    assert float(decibels(found, images).min()) > 50
+    # an attack that reaches its target ends near 60 dB, wherever rounding led it; one that misses it near 10
+    assert float(decibels(found, images).min()) > 40
     assert torch.equal(found.labels[:, 0], images.labels[:2])
     assert found.path == "ghost"
 
@@ -122,7 +146,7 @@ def test_inverting_gradients_recovers_a_small_image() -> None:
     # a clip far below the norm: a cosine does not mind
     seen = observe(task.protect("clip(norm=0.001)"), records)
     found = inverting_gradients(steps=500, tv_weight=1e-6)(task, seen)
-    assert float(decibels(found, records).mean()) > 25
+    assert float(decibels(found, records).mean()) > 20  # about 30; a grey image has 11
     assert float(found.inputs.min()) >= 0
     assert float(found.inputs.max()) <= 1
 

@@ -65,15 +65,15 @@ def test_identities_change_with_what_a_cell_depends_on_and_with_nothing_else(tmp
 
 
 def test_checkpoints_come_from_a_training_and_know_their_accuracy(tmp_path: Path) -> None:
-    made = audit(
-        study(tmp_path, task={**BASE["task"], "records": 8}, checkpoints={"train_steps": [0, 30], "defended": True}),
-        tmp_path / "run",
-    ).as_json()
+    loud = {"none": "identity()", "noisy": "gaussian(std=1.0)"}
+    task = {**BASE["task"], "records": 8}
+    trained = study(tmp_path, task=task, checkpoints={"train_steps": [0, 30], "defended": True}, defenses=loud)
+    made = audit(trained, tmp_path / "run").as_json()
     first, last = made["checkpoints"]
     assert [first["step"], last["step"]] == [0, 30]
     assert last["accuracy"] > first["accuracy"] + 0.1
     none, noisy = last["defenses"]
-    assert none["accuracy"] != noisy["accuracy"]  # each was trained with its own defense
+    assert none["accuracy"] > noisy["accuracy"] + 0.05  # each was trained with its own defense
     kinds = [cell["kind"] for cell in json.loads((tmp_path / "run" / "plan.json").read_text())]
     assert kinds.count("train") == 2
     assert not made["faults"]

@@ -39,7 +39,7 @@ def result(home: Path) -> Result:
 def test_a_table_without_a_defense_is_exact_and_much_noise_leaves_no_evidence(result: Result) -> None:
     assert result.verdicts == {"none": "exact", "drowned": "no evidence"}
     assert result.metric == "feature_share"
-    assert "correct digits" in result.defenses["none"].attack.why
+    assert result.defenses["none"].attack.why.endswith(" correct digits")
     bound = result.bounds["drowned"]
     assert bound is not None
     assert bound.ceiling is not None

@@ -31,7 +31,9 @@ RATIOS = st.floats(-4, 4).map(lambda e: 10.0**e)
 
 
 def test_vmf_capacity_is_the_peak() -> None:
-    assert log_capacity_vmf(3, 1.0) == log_peak(3, 1.0) == pytest.approx(0.838560638428804, abs=1e-15)
+    assert (
+        log_capacity_vmf(3, 1.0) == log_peak(3, 1.0) == pytest.approx(0.838560638428804, abs=3e-15)
+    )  # 15 digits, some roundings
 
 
 def test_rounds_compose() -> None:

@@ -300,7 +300,7 @@ class Secret(Base):
         (Doubled(), "changes the dtype of 'first.weight' to torch.float64"),
         (Lossy(), "lets ['first.weight', 'last.weight'] out of an update with"),
         (Remembering(), "lets out two things for one seed"),
-        (Secret(), "draws ['scale'], but its nuisances are ()"),
+        (Secret(), "draws ['scale'], but declares []"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -90,7 +90,9 @@ def groups(task: Task, observations: Sequence[Observation]) -> list[Group]:
     """Observations that can share a batch of the solver."""
     places: dict[tuple[Any, ...], list[int]] = {}
     for i, one in enumerate(observations):
-        states = tuple(tuple(p.data_ptr() for p in r.params.values()) for r in one.rounds)
+        states = tuple(
+            tuple((name, t.data_ptr()) for name, t in (*r.params.items(), *r.buffers.items())) for r in one.rounds
+        )
         grants = tuple(tuple(sorted(r.granted)) for r in one.rounds)
         soft = None if one.labels is None else one.labels.dim()
         places.setdefault((states, grants, one.batch, soft), []).append(i)

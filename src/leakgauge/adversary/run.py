@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.adversary.adversary import MEMORY, Adversary, Reconstruction
+from leakgauge.adversary.features import seen_of
 from leakgauge.adversary.labels import labels_of
 from leakgauge.adversary.memory import bytes_per_observation, bytes_per_problem
 from leakgauge.adversary.paths import Path, PathName, choose
@@ -245,7 +247,8 @@ class _Run:
         return replace(solution, unknowns=unknowns.decode(solution.unknowns))
 
     def _candidate(self, values: Tree, labels: Tensor | None) -> Candidate:
-        return Candidate(values[INPUTS], values[SOFT_LABELS] if labels is None else labels)
+        look = partial(seen_of, self.task, self.group.states[0], self.group.buffers[0])
+        return Candidate(values[INPUTS], values[SOFT_LABELS] if labels is None else labels, look=look)
 
     def _placeholders(self, count: int) -> dict[str, Tensor]:
         """A hidden rate that the likelihood does not see still needs a number; which one does not matter."""

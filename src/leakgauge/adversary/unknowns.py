@@ -76,7 +76,9 @@ def _decoder(low: float, high: float) -> Callable[[Tensor], Tensor]:
 
 
 def _encoder(low: float, high: float) -> Callable[[Tensor], Tensor]:
-    """The inverse of the decoder."""
+    """The inverse of the decoder; a certain number is reached from anywhere."""
+    if low == high:
+        return torch.zeros_like
     if math.isfinite(low) and math.isfinite(high):
         return lambda value: ((value - low) / (high - low)).logit()
     return (lambda value: (value - low).log()) if math.isfinite(low) else same

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 
 from torch import Tensor
 
-from leakgauge.adversary import Adversary, Attack, Reconstruction, nulls
+from leakgauge.adversary import Attack, Reconstruction, nulls
 from leakgauge.audit.cells import Arm
 from leakgauge.client import LABELS
 from leakgauge.errors import AssumptionWarning
@@ -45,8 +45,7 @@ def attacked(
     progress: Progress | None,
 ) -> tuple[Reconstruction, list[str]]:
     """The reconstruction, and what the attack had to assume."""
-    if threat.labels == "joint" and isinstance(attack, Adversary):
-        attack = replace(attack, labels="joint")
+    attack = searching(attack, threat)
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always", AssumptionWarning)
         reconstruction = attack(task, observations, seed=seed, progress=progress)
@@ -57,9 +56,17 @@ def attacked(
     return reconstruction, sorted(assumptions)
 
 
+def searching(attack: Attack, threat: Threat) -> Attack:
+    """The attack as the threat wants hidden labels to be treated: searched for, by attacks that can."""
+    if threat.labels != "joint" or not is_dataclass(attack) or "labels" not in {f.name for f in fields(attack)}:
+        return attack
+    joint: Attack = replace(attack, labels="joint")
+    return joint
+
+
 def treated(attack: Attack, task: Task, threat: Threat) -> list[dict[str, str]]:
     """What the attack does about every nuisance, as plain JSON; nothing where it does not say."""
-    treatments = getattr(attack, "treatments", None)
+    treatments = getattr(searching(attack, threat), "treatments", None)
     if treatments is None:
         return []
     listed: Sequence[Treatment] = treatments(task, threat.about(task.nuisances))

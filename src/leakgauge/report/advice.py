@@ -27,7 +27,7 @@ MOST = 7
 def advice(result: Result, bills: Sequence[Bill] = ()) -> list[str]:
     """At most :data:`MOST` sentences, the most urgent first; ``bills`` are the prices of the same run."""
     every = subjects(result)
-    said = (
+    sentences = (
         *_set_up(result),
         *_structure(result),
         *_bare(result, every),
@@ -40,7 +40,7 @@ def advice(result: Result, bills: Sequence[Bill] = ()) -> list[str]:
         *_secret(every, bills),
         *_judged(result, every),
     )
-    return list(said[:MOST])
+    return list(sentences[:MOST])
 
 
 def _set_up(result: Result) -> Iterator[str]:
@@ -69,12 +69,14 @@ def _bare(result: Result, every: list[Subject]) -> Iterator[str]:
     batch = recipe.get("batch") if isinstance(recipe, dict) else None
     for subject in every:
         if subject.bare and subject.leaks:
-            many = formats.above(subject.shown, result.thresholds.recognisable)
-            said = f"Do not send undefended updates: {many} records were recognised"
+            many = formats.above(subject.defense, result.thresholds.recognisable)
+            sentence = f"Do not send undefended updates: {many} records were recognised"
             if isinstance(batch, int):
                 each = "one record each, the easiest case for an adversary" if batch == 1 else f"{batch} records each"
-                said += f" in updates of {each}. Let clients average over more, and audit that before you rely on it"
-            yield said
+                sentence += (
+                    f" in updates of {each}. Let clients average over more, and audit that before you rely on it"
+                )
+            yield sentence
 
 
 def _leaky(result: Result, every: list[Subject]) -> Iterator[str]:
@@ -97,27 +99,27 @@ def _silent(every: list[Subject]) -> Iterator[str]:
 
 def _many(result: Result, subject: Subject) -> str:
     """``6 of 10 records``; of encodings where no record itself was recognised."""
-    encoding = subject.shown.encoding
-    if encoding is not None and not subject.shown.attack.recognised:
+    encoding = subject.defense.encoding
+    if encoding is not None and not subject.defense.attack.recognised:
         return f"{formats.encoding(encoding)} {encoding.called}s"
-    return f"{formats.above(subject.shown, result.thresholds.recognisable)} records"
+    return f"{formats.above(subject.defense, result.thresholds.recognisable)} records"
 
 
 def _price(subject: Subject) -> str:
     """What it costs in accuracy, where the model was trained with it."""
-    at, shown = subject.history[-1]
+    at, defense = subject.history[-1]
     lost = _lost(subject)
     if lost is None:
-        known = at.step > 0 and shown.accuracy is not None
-        return f", accuracy {formats.accuracy(shown)}" if known else ""
+        known = at.step > 0 and defense.accuracy is not None
+        return f", accuracy {formats.accuracy(defense)}" if known else ""
     less = "less" if lost >= 0 else "more"
-    return f", accuracy {formats.accuracy(shown)}, {abs(lost):.0f} points {less} than without a defense"
+    return f", accuracy {formats.accuracy(defense)}, {abs(lost):.0f} points {less} than without a defense"
 
 
 def _lost(subject: Subject) -> float | None:
     """Accuracy lost at the last checkpoint, in points; None where the model was not trained, or not with it."""
-    at, shown = subject.history[-1]
-    plain, own = (x.accuracies or ((x.accuracy,) if x.accuracy is not None else ()) for x in (at, shown))
+    at, defense = subject.history[-1]
+    plain, own = (x.accuracies or ((x.accuracy,) if x.accuracy is not None else ()) for x in (at, defense))
     if at.step == 0 or not plain or not own or plain == own:
         return None
     return 100 * (fmean(plain) - fmean(own))
@@ -125,13 +127,13 @@ def _lost(subject: Subject) -> float | None:
 
 def _chance(subject: Subject) -> bool:
     """Whether seeds with the defense reach what seeds without it reach."""
-    at, shown = subject.history[-1]
-    return bool(at.accuracies and shown.accuracies) and max(shown.accuracies) >= min(at.accuracies)
+    at, defense = subject.history[-1]
+    return bool(at.accuracies and defense.accuracies) and max(defense.accuracies) >= min(at.accuracies)
 
 
 def _mean(subject: Subject) -> float:
     """The mean score at the checkpoint that decides the word."""
-    return fmean(r.score for r in subject.shown.records)
+    return fmean(r.score for r in subject.defense.records)
 
 
 def _wasted(subject: Subject) -> bool:
@@ -149,7 +151,7 @@ def _waste(subject: Subject) -> str:
 
 def _combined(result: Result, every: list[Subject]) -> Iterator[str]:
     """The best combination beside its parts; or, where none was audited, one to try: records encoded, then updates."""
-    whole = {_parts(s): s for s in every if s.shown.records and not s.bare}
+    whole = {_parts(s): s for s in every if s.defense.records and not s.bare}
     compared = []
     for subject in whole.values():
         parts = [whole[(part,)] for part in _parts(subject) if (part,) in whole and len(_parts(subject)) > 1]
@@ -175,11 +177,11 @@ def _combined(result: Result, every: list[Subject]) -> Iterator[str]:
 
 def _parts(subject: Subject) -> tuple[str, ...]:
     """The expressions of a defense's parts; an older result does not say them, and is one part."""
-    return tuple(part.expression for part in subject.shown.parts) or (subject.expression,)
+    return tuple(part.expression for part in subject.defense.parts) or (subject.expression,)
 
 
 def _stages(subject: Subject) -> list[str]:
-    return [part.stage for part in subject.shown.parts]
+    return [part.stage for part in subject.defense.parts]
 
 
 def _rejected(subject: Subject) -> tuple[bool, int, float]:
@@ -189,26 +191,26 @@ def _rejected(subject: Subject) -> tuple[bool, int, float]:
 
 def _hides_more(subject: Subject, parts: list[Subject]) -> bool:
     """Less of the records than through each part alone, and less of the encodings where records are encoded."""
-    own, alone = subject.shown.encoding, [s.shown.encoding for s in parts]
+    own, alone = subject.defense.encoding, [s.defense.encoding for s in parts]
     encodings = own is None or all(other is None or own.mean < other.mean for other in alone)
     return encodings and _mean(subject) < min(map(_mean, parts))
 
 
 def _leak(result: Result, subject: Subject) -> str:
     """``mean ssim 0.31, worst record 0.52, accuracy 71 %``."""
-    mean, worst = _mean(subject), max(r.score for r in subject.shown.records)
-    said = f"mean {result.judge.label} {result.judge.text(mean)}, worst record {result.judge.text(worst)}"
-    encoding = subject.shown.encoding
+    mean, worst = _mean(subject), max(r.score for r in subject.defense.records)
+    text = f"mean {result.judge.label} {result.judge.text(mean)}, worst record {result.judge.text(worst)}"
+    encoding = subject.defense.encoding
     if encoding is not None:
-        said += f", mean of {encoding.called}s {result.judge.text(encoding.mean)}"
-    return said + _price(subject)
+        text += f", mean of {encoding.called}s {result.judge.text(encoding.mean)}"
+    return text + _price(subject)
 
 
 def _grants(result: Result, every: list[Subject]) -> Iterator[str]:
     """What the adversary loses without a grant: worth keeping from it."""
     best: dict[str, tuple[Grant, Subject]] = {}
     for subject in every:
-        for grant in subject.shown.ablation:
+        for grant in subject.defense.ablation:
             known = best.get(grant.grant)
             if grant.low is not None and grant.low > 0 and (known is None or grant.mean > known[0].mean):
                 best[grant.grant] = (grant, subject)
@@ -234,15 +236,15 @@ def _secret(every: list[Subject], bills: Sequence[Bill]) -> Iterator[str]:
 
 def _judged(result: Result, every: list[Subject]) -> Iterator[str]:
     """Where an average hides a record that was recognised, or an adversary that does not model the defense its leak."""
-    leaky = [s for s in every if not s.bare and s.leaks and s.shown.records]
-    said = [*_worst(result, leaky), *_models(result, leaky)]
-    if said:
-        yield f"Judge a defense by its worst record and its strongest adversary: {'; '.join(said)}"
+    leaky = [s for s in every if not s.bare and s.leaks and s.defense.records]
+    examples = [*_worst(result, leaky), *_models(result, leaky)]
+    if examples:
+        yield f"Judge a defense by its worst record and its strongest adversary: {'; '.join(examples)}"
 
 
 def _worst(result: Result, leaky: list[Subject]) -> Iterator[str]:
     threshold = result.thresholds.recognisable
-    tops = {s.name: (max(r.score for r in s.shown.records), _mean(s)) for s in leaky}
+    tops = {s.name: (max(r.score for r in s.defense.records), _mean(s)) for s in leaky}
     hidden = {n: (top, mean) for n, (top, mean) in tops.items() if threshold is not None and mean < threshold <= top}
     if hidden:
         name, (top, mean) = max(hidden.items(), key=lambda item: item[1][0] - item[1][1])
@@ -254,7 +256,7 @@ def _models(result: Result, leaky: list[Subject]) -> Iterator[str]:
     """An adversary whose mean is lower by a fifth of the threshold, or more, would have hidden the leak."""
     gaps, clear = [], 0.2 * (result.thresholds.recognisable or result.judge.threshold)
     for subject in leaky:
-        means = sorted((a.mean, a.name) for a in subject.shown.adversaries if a.mean is not None)
+        means = sorted((a.mean, a.name) for a in subject.defense.adversaries if a.mean is not None)
         if len(means) > 1 and means[-1][0] - means[0][0] > clear:
             gaps.append((means[-1][0] - means[0][0], subject.name, means[0], means[-1]))
     if gaps:
@@ -268,7 +270,7 @@ def _proofs(every: list[Subject]) -> Iterator[str]:
     short = [
         (bound.ceiling, subject.name, bound, bound.enough)
         for subject in every
-        if (bound := subject.shown.bound) and bound.enough and bound.ceiling and bound.ceiling > bound.enough.ceiling
+        if (bound := subject.defense.bound) and bound.enough and bound.ceiling and bound.ceiling > bound.enough.ceiling
     ]
     if short:
         _, name, bound, enough = min(short, key=lambda each: each[0])

@@ -123,13 +123,13 @@ def utility(result: Result) -> Markup | None:
     points, nulls = [], []
     for defense in last.defenses:
         rights = defense.accuracies or ((defense.accuracy,) if defense.accuracy is not None else ())
-        shown = [d for c in result.checkpoints for d in c.defenses if d.name == defense.name and d.records]
-        if not rights or not shown:
+        history = [d for _, d in result.history[defense.name] if d.records]
+        if not rights or not history:
             continue
-        means = [sum(r.score for r in d.records) / len(d.records) for d in shown]
-        worst = max(r.score for d in shown for r in d.records)
+        means = [sum(r.score for r in d.records) / len(d.records) for d in history]
+        worst = max(r.score for d in history for r in d.records)
         points.append(Point(defense.name, rights, max(means), worst, bare=defense.bare))
-        nulls += [r.null for d in shown for r in d.records]
+        nulls += [r.null for d in history for r in d.records]
     if len({p.accuracy for p in points}) < 2:
         return None
     null = Null(sum(nulls) / len(nulls), max(nulls))

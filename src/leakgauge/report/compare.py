@@ -93,10 +93,10 @@ class Comparison:
         """Scores against what clients trained on, where a defense encodes records."""
         rows = []
         for change in self.changes:
-            seen = [side.encoding if side else None for side in (change.before, change.after)]
-            if any(seen):
-                means = (m.text(s.mean if s else None) for s, m in zip(seen, self.metrics, strict=True))
-                rows.append((change.name, str(change.step), *map(formats.encoding, seen), *means))
+            encodings = [side.encoding if side else None for side in (change.before, change.after)]
+            if any(encodings):
+                means = (m.text(s.mean if s else None) for s, m in zip(encodings, self.metrics, strict=True))
+                rows.append((change.name, str(change.step), *map(formats.encoding, encodings), *means))
         return {"Encodings": (ENCODINGS, rows)} if rows else {}
 
     def _score_row(self, change: Change) -> tuple[str, ...]:

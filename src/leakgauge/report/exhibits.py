@@ -69,12 +69,12 @@ def _encodings(run: Run, row: Record, defense: Defense) -> tuple[Picture, ...]:
     if row.encoding is None or defense.encoding is None:
         return ()
     judge, called = run.result.judge, defense.encoding.called
-    truth, found = (run.reconstruction(row.encoding.cell, row.row, name) for name in ("encoded", "encodings"))
+    truth, recovered = (run.reconstruction(row.encoding.cell, row.row, name) for name in ("encoded", "encodings"))
     about = f"{called} of record {row.record} under {defense.name}"
     score = f"{judge.label} {judge.text(row.encoding.score)}"
     return (
         Picture(called, data_uri(truth), f"{about}: what the client trained on"),
-        Picture("found of it", data_uri(found), f"reconstruction of the {about}, {score}"),
+        Picture("found of it", data_uri(recovered), f"reconstruction of the {about}, {score}"),
     )
 
 

@@ -57,8 +57,8 @@ def markdown(run: Run) -> str:
     lines += [f"- **{m.word}**: {plain(m.plain)}" for m in WORDS.values() if any(s.word == m.word for s in subjects)]
     lines += _encodings(run)
     lines += _bounds(run)
-    said = advice(result, bills(run))
-    lines += ["", "## What to do", "", *(f"- {plain(line)}." for line in said)] if said else []
+    sentences = advice(result, bills(run))
+    lines += ["", "## What to do", "", *(f"- {plain(line)}." for line in sentences)] if sentences else []
     lines += [
         "",
         "## Most exposed records",
@@ -134,7 +134,7 @@ def _records(run: Run) -> list[str]:
             formats.p_value(r.exposure),
         )
         for s in story.subjects(run.result)
-        for r in s.shown.records[:3]
+        for r in s.defense.records[:3]
     ]
     return grid(("defense", "record", plain(judge.label), "null", "exposure"), rows)
 
@@ -202,17 +202,17 @@ def _bounds(run: Run) -> list[str]:
     """What is proven of each defense, and on what it rests; only those with a proof."""
     lines: list[str] = []
     for subject in story.subjects(run.result):
-        bound = subject.shown.bound
+        bound = subject.defense.bound
         if bound is None or bound.ceiling is None:
             continue
-        said = [bound.why]
+        sentences = [bound.why]
         figures = (("capacity", bound.log_capacity), ("differential privacy", bound.epsilon))
-        said += [f"{name}: {formats.proven(f)}" for name, f in figures if f is not None and f.value is not None]
-        said += [bound.corridor.sentence] if bound.corridor else []
+        sentences += [f"{name}: {formats.proven(f)}" for name, f in figures if f is not None and f.value is not None]
+        sentences += [bound.corridor.sentence] if bound.corridor else []
         ceiling = formats.bound(bound)
         if ceiling != formats.NOTHING:
             ceiling += f" recognised{f', per {bound.unit}' if bound.unit else ''}"
-        lines.append(f"- **{plain(subject.name)}** ({ceiling}): {plain('; '.join(said))}.")
+        lines.append(f"- **{plain(subject.name)}** ({ceiling}): {plain('; '.join(sentences))}.")
         lines += [f"  - assumes: {plain(assumed)}" for assumed in bound.assumptions]
     reached = f"Beside each, what the attack reached: {REACHED}."
     return ["", "## Bounds: what no adversary exceeds", "", reached, "", *lines] if lines else []

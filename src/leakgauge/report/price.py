@@ -92,8 +92,8 @@ def defense(result: Result, bill: Bill) -> Defense:
 
 
 def _section(spec: Any, name: str) -> dict[str, Any]:
-    found = spec.get(name) if isinstance(spec, dict) else None
-    return found if isinstance(found, dict) else {}
+    section = spec.get(name) if isinstance(spec, dict) else None
+    return section if isinstance(section, dict) else {}
 
 
 def _count(value: Any) -> int | None:
@@ -179,12 +179,12 @@ SOLVED = (
 )
 
 
-def explained(found: Sequence[Bill]) -> str:
+def explained(listed: Sequence[Bill]) -> str:
     """What the prices rest on."""
-    mixes = [b for b in found if b.mixes]
-    said = [
+    mixes = [b for b in listed if b.mixes]
+    sentences = [
         EXPLAINED,
         HIDDEN if any(b.secret for b in mixes) else "",
         SOLVED if any(not b.secret for b in mixes) else "",
     ]
-    return " ".join(filter(None, said))
+    return " ".join(filter(None, sentences))

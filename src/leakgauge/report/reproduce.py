@@ -15,18 +15,18 @@ def spec_text(result: Result) -> str:
     order = {"defenses": [d.name for d in defenses], "adversaries": [a.name for d in defenses for a in d.adversaries]}
     spec = dict(result.spec)
     for section, names in order.items():
-        given = spec.get(section)
-        if isinstance(given, dict):
-            spec[section] = {n: given[n] for n in dict.fromkeys([*names, *given]) if n in given}
+        parts = spec.get(section)
+        if isinstance(parts, dict):
+            spec[section] = {n: parts[n] for n in dict.fromkeys([*names, *parts]) if n in parts}
     return dump(spec)
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
     """What the numbers depend on."""
     result = run.result
-    given = result.spec.get("task")
-    task = given if isinstance(given, dict) else {}
-    seen = [
+    section = result.spec.get("task")
+    task = section if isinstance(section, dict) else {}
+    listed = [
         ("model", task.get("model")),
         ("data", task.get("data")),
         ("updates audited", task.get("records")),
@@ -35,4 +35,4 @@ def facts(run: Run) -> list[tuple[str, str]]:
         # whoever guesses the records can confirm it by their hash
         ("reported records, by hash", None if run.redact else run.manifest().get("reported")),
     ]
-    return [(name, str(value)) for name, value in seen if value is not None]
+    return [(name, str(value)) for name, value in listed if value is not None]

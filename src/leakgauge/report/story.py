@@ -13,19 +13,19 @@ from leakgauge.report.formats import p_sign
 
 @dataclass(frozen=True)
 class Subject:
-    """One defense over all checkpoints; ``shown`` is the one that decides its word."""
+    """One defense over all checkpoints; ``defense`` is the one that decides its word."""
 
     name: str
     expression: str
     word: Word
-    shown: Defense
+    defense: Defense
     at: Checkpoint
     history: tuple[tuple[Checkpoint, Defense], ...]
 
     @property
     def bare(self) -> bool:
         """The client without a defense."""
-        return self.shown.bare
+        return self.defense.bare
 
     @property
     def leaks(self) -> bool:
@@ -41,9 +41,9 @@ def subjects(result: Result) -> list[Subject]:
     ]
 
 
-def headline(found: Sequence[Subject]) -> str:
+def headline(subjects: Sequence[Subject]) -> str:
     """One sentence about the defenses; the client without one is the yardstick, not a finding."""
-    judged = [s for s in found if not s.bare] or list(found)
+    judged = [s for s in subjects if not s.bare] or list(subjects)
     leaks = [s for s in judged if s.leaks]
     traces = [s for s in judged if s.word == "detectable"]
     silent = [s for s in judged if s.word in INCONCLUSIVE]
@@ -77,10 +77,10 @@ def _of(k: int, n: int) -> str:
     return f"{k} of {n} defenses" if k < n else f"All {n} defenses"
 
 
-def audited(found: Sequence[Subject]) -> str:
+def audited(subjects: Sequence[Subject]) -> str:
     """What the headline counts, and what it does not: ``4 defenses, and none, the client without one``."""
-    bare = [s.name for s in found if s.bare]
-    n = len(found) - len(bare)
+    bare = [s.name for s in subjects if s.bare]
+    n = len(subjects) - len(bare)
     defenses = f"{n} defense{'' if n == 1 else 's'}"
     if not bare:
         return defenses
@@ -88,21 +88,21 @@ def audited(found: Sequence[Subject]) -> str:
     return f"{defenses}, and as the yardstick {yardstick}" if n else yardstick
 
 
-def _s(found: Sequence[Subject], one: str, many: str) -> str:
-    return one if len(found) == 1 else many
+def _s(subjects: Sequence[Subject], one: str, many: str) -> str:
+    return one if len(subjects) == 1 else many
 
 
 def control(result: Result) -> str:
     """Did the adversaries work at all?"""
-    seen = [d.control for c in result.checkpoints for d in c.defenses if d.control is not None]
-    if not seen:
+    controls = [d.control for _, d in result.each() if d.control is not None]
+    if not controls:
         return "The positive control did not finish: whether the attacks work at all is not known."
-    names = dict.fromkeys(name for c in seen for name in c.adversaries)
-    idle = [name for name in names if not any(c.adversaries[name].works for c in seen if name in c.adversaries)]
-    p, fewest = max(c.p for c in seen), min(c.recognised for c in seen)
+    names = dict.fromkeys(name for c in controls for name in c.adversaries)
+    idle = [name for name in names if not any(c.adversaries[name].works for c in controls if name in c.adversaries)]
+    p, fewest = max(c.p for c in controls), min(c.recognised for c in controls)
     if len(idle) == len(names):
         return f"The attacks do not work: even without a defense they recognise no record (p {p_sign(p)})."
     but = f" By itself, {', '.join(idle)} did not: its silence says nothing." if idle else ""
-    if not all(any(a.works for a in c.adversaries.values()) for c in seen):
+    if not all(any(a.works for a in c.adversaries.values()) for c in controls):
         return f"The attacks work at some checkpoints only; elsewhere they recognise nothing without a defense.{but}"
     return f"The attacks work: without a defense they recognise {fewest} records (p {p_sign(p)}).{but}"

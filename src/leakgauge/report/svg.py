@@ -27,9 +27,9 @@ def _short(value: object) -> str:
 
 def text(content: str, x: float, y: float, *, css: str = "", anchor: str = "start", limit: int = 22) -> Markup:
     """A label; a long one is shortened, and whole in its tooltip."""
-    shown = content if len(content) <= limit else content[: limit - 1] + "…"
-    tip = (element("title", content),) if shown != content else ()
-    return element("text", shown, *tip, x=x, y=y, class_=css, text_anchor=anchor)
+    label = content if len(content) <= limit else content[: limit - 1] + "…"
+    tip = (element("title", content),) if label != content else ()
+    return element("text", label, *tip, x=x, y=y, class_=css, text_anchor=anchor)
 
 
 def chart(width: float, height: float, title: str, description: str, *children: str) -> Markup:

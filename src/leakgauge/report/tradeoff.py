@@ -102,10 +102,10 @@ def _references(points: Sequence[Point], null: Null, y: Scale, right: float, thr
     marks = [(top, "guessing: from the mean to the best null", "")]
     marks += [(y(p.mean), "without a defense, mean", "zero") for p in points if p.bare][:1]
     marks += [(y(threshold), f"recognisable from {tick(threshold)}", "threshold")] if threshold is not None else []
-    for (at, said, css), label in zip(marks, apart([at for at, *_ in marks], 16), strict=True):
+    for (at, note, css), label in zip(marks, apart([at for at, *_ in marks], 16), strict=True):
         drawn += [element("line", x1=LEFT, x2=right, y1=at, y2=at, class_=css)] if css else []
         below = label > at  # above the line there is another label
-        drawn.append(text(said, LEFT + 6, max(label - 5, at + 13) if below else at - 5, css="note", limit=60))
+        drawn.append(text(note, LEFT + 6, max(label - 5, at + 13) if below else at - 5, css="note", limit=60))
     return drawn
 
 

@@ -39,7 +39,7 @@ def report(
         "md": markdown,
         "junit": lambda run: junit(run, fail_on=fail_on),
     }
-    made = []
+    written = []
     for name in wanted:
         path = (out or folder) / FILES[name]
         try:
@@ -48,5 +48,5 @@ def report(
             raise LeakgaugeError(
                 f"cannot be written ({fault.strerror})", where=str(path), remedy="name another folder with --out"
             ) from None
-        made.append(path)
-    return made
+        written.append(path)
+    return written

@@ -256,14 +256,6 @@ def check_grants(values: Values) -> Problems:
                 yield values.problem(key, f"{grant!r} may mean {' or '.join(meant)}", f"say {meant[0]!r}")
 
 
-def check_threat(values: Values) -> Problems:
-    threat = values.spec.threat
-    attacks = [a for settings in values.adversaries.values() for a in settings if a is not None]
-    if threat.labels == "joint" and any(models_defense(attack) == "any" for attack in attacks):
-        remedy = 'say "inferred", or leave_out = ["adaptive"] at the top of the spec'
-        yield values.problem("threat.labels", "adaptive() does not search for labels", remedy)
-
-
 def check_rounds(values: Values) -> Problems:
     task, bound = values.spec.task, values.spec.bound
     if bound.rounds is not None and bound.rounds < task.rounds:
@@ -323,7 +315,6 @@ VALUE_CHECKS: tuple[Callable[[Values], Problems], ...] = (
     check_adversaries,
     check_left_out,
     check_grants,
-    check_threat,
     check_rounds,
     check_clients,
     check_thresholds,

@@ -121,8 +121,8 @@ def _blind() -> Finding:
 def test_an_encoding_that_was_found_is_no_silence(gain: float, lone: bool, said: str) -> None:
     found = verdicts({"d": arms()}, {"d": arms(0.8)}, RULES, {"d": Encodings(arms(gain, seed=7), lone)})["d"]
     assert found.word == said
-    assert found.seen is not None
-    assert found.seen.recognised == (N if gain == 0.8 else 0)
+    assert found.encoded is not None
+    assert found.encoded.recognised == (N if gain == 0.8 else 0)
     if gain:
         assert "of the records themselves: not above the null" in found.why
     assert word(arms(0.8, psnr=75.0)).word == "exact"

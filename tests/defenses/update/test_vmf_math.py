@@ -25,7 +25,7 @@ DIMS = st.one_of(st.integers(1, 100), st.integers(1, 10**9))
 
 
 def test_golden() -> None:
-    assert log_peak(3, 1.0) == pytest.approx(0.838560638428804, abs=1e-15)
+    assert log_peak(3, 1.0) == pytest.approx(0.838560638428804, abs=3e-15)  # 15 digits, some roundings
 
 
 @pytest.mark.parametrize("kappa", [1e-9, 1e-6, 0.1, 1.0, 39.9, 40.1, 1e3, 1e6, 1e12, 1e15])

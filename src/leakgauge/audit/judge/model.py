@@ -73,7 +73,7 @@ class Result(Value):
     @property
     def decisive(self) -> dict[str, tuple[Checkpoint, Defense]]:
         """Defense → the checkpoint with its worst word, and the defense there, in the order of the spec."""
-        return {name: max(seen, key=lambda at: severity(at[1].verdict)) for name, seen in self.history.items()}
+        return {name: max(history, key=lambda at: severity(at[1].verdict)) for name, history in self.history.items()}
 
     @property
     def history(self) -> dict[str, list[tuple[Checkpoint, Defense]]]:

@@ -230,18 +230,18 @@ def _attack(verdict: Verdict) -> Attack:
 
 
 def _encoding(verdict: Verdict) -> Encoding | None:
-    seen = verdict.seen
-    if seen is None:
+    encoded = verdict.encoded
+    if encoded is None:
         return None
     return Encoding(
-        called=seen.called,
-        lone=seen.lone,
-        recognised=seen.recognised,
-        records=seen.records,
-        mean=seen.mean,
-        best=seen.best,
-        p=seen.p,
-        excess=seen.gain,
+        called=encoded.called,
+        lone=encoded.lone,
+        recognised=encoded.recognised,
+        records=encoded.records,
+        mean=encoded.mean,
+        best=encoded.best,
+        p=encoded.p,
+        excess=encoded.gain,
     )
 
 

@@ -79,7 +79,7 @@ def find(arms: Arms, rules: Rules) -> Finding:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Encoded:
     """What the scores against encodings say. The null's client draws its encodings alike, record for record."""
 
     called: str
@@ -103,13 +103,13 @@ class Seen:
         return f"{_reach(self.recognised, self.records, f'{self.called}s', rules)} ({_p(self.p)}): {means}"
 
 
-def look(encodings: Encodings, rules: Rules) -> Seen:
+def look(encodings: Encodings, rules: Rules) -> Encoded:
     """Compare the update with the nulls, scored against encodings."""
     arms = encodings.arms
     real = arms.best("real", rules.metric)
     recognised = arms.recognised(rules.metric, rules.threshold)
     gain, mean, best = arms.excess(rules.metric), float(real.mean()), float(real.max())
-    return Seen(encodings.called, encodings.lone, gain, recognised, len(real), mean, best)
+    return Encoded(encodings.called, encodings.lone, gain, recognised, len(real), mean, best)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Verdict:
     p: float | None = None
     rate: Rate | None = None
     control: Control | None = field(default=None, repr=False)
-    seen: Seen | None = None
+    encoded: Encoded | None = None
 
 
 def verdicts(
@@ -157,7 +157,7 @@ def verdicts(
     findings = {key: find(a, rules) for key, a in arms.items()}
     early = {key: look(e, rules) for key, e in (encodings or {}).items()}
     p = {("record", key): finding.p for key, finding in findings.items()}
-    corrected = holm({**p, **{("encoding", key): seen.gain.p for key, seen in early.items()}})
+    corrected = holm({**p, **{("encoding", key): encoded.gain.p for key, encoded in early.items()}})
     positive = {id(a): control(a, rules) for a in {id(a): a for a in controls.values()}.values()}
     words = {}
     for key, own in arms.items():
@@ -183,10 +183,8 @@ def _exact(arms: Arms, rules: Rules) -> tuple[Word, str] | None:
     if not len(exact):
         return None
     was = "was" if len(exact) == 1 else "were"
-    best = meaning.text(float(exact.max()))
-    if best != "identical":
-        best = f"{meaning.label} {best}"
-    return "exact", f"{len(exact)} of {len(scores)} records {was} recovered to numerical precision, the best: {best}"
+    best = f"{meaning.text(float(exact.max()))}{'' if meaning.unit else f' {meaning.label}'}"
+    return "exact", f"{len(exact)} of {len(scores)} records {was} recovered to numerical precision, the best at {best}"
 
 
 def _leak(finding: Finding, p: float, positive: Control, rules: Rules) -> tuple[Word, str] | None:
@@ -220,16 +218,18 @@ def _silent(p: float, positive: Control, rules: Rules) -> tuple[Word, str]:
     )
 
 
-def _at_least(verdict: Verdict, seen: Seen, rules: Rules) -> Verdict:
+def _at_least(verdict: Verdict, encoded: Encoded, rules: Rules) -> Verdict:
     """An encoding that was found counts, also where the adversaries at hand could not undo it."""
-    word: Word = "recognisable" if seen.recognised and seen.lone else "detectable"
+    word: Word = "recognisable" if encoded.recognised and encoded.lone else "detectable"
     traces = verdict.control is not None and verdict.control.traces(rules.significance)
-    leaks = seen.p <= rules.significance and (seen.recognised or traces)
+    leaks = encoded.p <= rules.significance and (encoded.recognised or traces)
     if not leaks or at_least(verdict.word, word):
-        more = leaks and verdict.finding is not None and seen.recognised > verdict.finding.recognised
-        also = f"; of the {seen.called}s {seen.recognised} of {seen.records}" if more else ""
-        return replace(verdict, why=verdict.why + also, seen=seen)
-    return replace(verdict, word=word, why=f"{seen.why(rules)}; of the records themselves: {verdict.why}", seen=seen)
+        more = leaks and verdict.finding is not None and encoded.recognised > verdict.finding.recognised
+        also = f"; of the {encoded.called}s {encoded.recognised} of {encoded.records}" if more else ""
+        return replace(verdict, why=verdict.why + also, encoded=encoded)
+    return replace(
+        verdict, word=word, why=f"{encoded.why(rules)}; of the records themselves: {verdict.why}", encoded=encoded
+    )
 
 
 def _reach(count: int, total: int, things: str, rules: Rules) -> str:
