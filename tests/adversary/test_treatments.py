@@ -71,6 +71,12 @@ def test_what_is_done_about_a_hidden_nuisance(
     assert treated(likelihood, task, granted)[address] == "granted"
 
 
+def test_what_has_no_density_has_treatments_too() -> None:
+    task = small_task().protect("random_prune(p=0.5) | gaussian(std=0.1) | laplace(scale=0.1)")
+    assert treated(density(), task)["random_prune.mask"] == "assumed"
+    assert adaptive().against(task).treatments == Adversary(likelihood=density()).treatments(task)
+
+
 def test_numbers_of_the_network_and_labels_are_searched_where_the_adversary_says_so() -> None:
     task = changing("precode(k=3)")
     assert treated(l2(), task, HIDDEN, hidden=1e-3)["precode.noise"] == "optimised"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from leakgauge.attacks import adaptive, analytic, bayes, dlg, idlg, inverting_gr
 from leakgauge.data import load
 from leakgauge.errors import DomainError, ModelError
 from leakgauge.metrics import psnr
-from leakgauge.observation import Observation, Round, observe
+from leakgauge.observation import observe
 from leakgauge.priors import gaussian_prior, tv, uniform
 from leakgauge.task import Task
 from leakgauge.testing import small_records, small_task, task_is_untouched
@@ -223,7 +224,7 @@ def test_attacks_refuse_bad_observations_alike() -> None:
     task = small_task(dtype=torch.float32)
     seen = observe(task, small_records(1))[0]
     spoiled = {name: value.clone().fill_(math.nan) for name, value in seen.rounds[0].observed.items()}
-    bad = [Observation((Round(spoiled, seen.rounds[0].params),), 1, seen.labels)]
+    bad = [replace(seen, rounds=(replace(seen.rounds[0], observed=spoiled),))]
     for attack in (dlg(steps=5), inverting_gradients(steps=5), adaptive(steps=5), bayes(), analytic()):
         with pytest.raises(lg.LeakgaugeError, match="values that are NaN or infinite; drop that round or client"):
             attack(task, bad)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,8 +14,8 @@ from leakgauge import bounds
 from leakgauge.bounds import bound_of
 from leakgauge.defenses import GaussianNoise, NoiseLaw, Release, Sensitivity, UpdatePart, clip, gaussian
 from leakgauge.testing import promises_are_kept
-from leakgauge.types import Context, Tree
 
+Tree = Mapping[str, torch.Tensor]
 SIZES = {"first.weight": 300, "first.bias": 20, "last.weight": 180}
 
 
@@ -29,7 +29,7 @@ class Squashed(UpdatePart):
     def sensitivity(self, before: Sensitivity) -> Sensitivity:
         return before.clipped(self.norm)
 
-    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+    def release(self, update: Tree, context: object, *, generator: torch.Generator) -> Release:
         length = torch.stack([value.norm() for value in update.values()]).norm()
         return Release({name: value * self.norm / (self.norm + length) for name, value in update.items()})
 
@@ -45,7 +45,7 @@ class Summed(UpdatePart):
     def noise_law(self) -> GaussianNoise:
         return GaussianNoise(2 * self.share)
 
-    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+    def release(self, update: Tree, context: object, *, generator: torch.Generator) -> Release:
         def noisy(value: torch.Tensor) -> torch.Tensor:
             return value + self.share * torch.randn((4, *value.shape), generator=generator, dtype=value.dtype).sum(0)
 
@@ -94,7 +94,7 @@ class Jitter(UpdatePart):
     def noise_law(self) -> Uniform:
         return Uniform(self.width)
 
-    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+    def release(self, update: Tree, context: object, *, generator: torch.Generator) -> Release:
         draw = {n: torch.rand(v.shape, generator=generator, dtype=v.dtype) for n, v in update.items()}
         return Release({name: value + self.width * (2 * draw[name] - 1) for name, value in update.items()})
 

@@ -19,7 +19,7 @@ from leakgauge.defenses import Gaussian, Protection, UpdatePart, protection
 from leakgauge.defenses.update.vmf_sample import sample_gaps
 from leakgauge.errors import DomainError
 from leakgauge.testing import small_task
-from leakgauge.types import Context, Release, Tree
+from leakgauge.types import Context, Nuisance, Release, Tree
 
 SIZES = {"first.weight": 300, "first.bias": 20, "last.weight": 180}
 
@@ -164,7 +164,7 @@ def test_what_is_granted_may_go_around_the_noise() -> None:
 class Peeking(UpdatePart):
     """Promises nothing."""
 
-    nuisances: ClassVar[tuple[str, ...]] = ()
+    nuisances: ClassVar[tuple[Nuisance, ...]] = ()
 
     def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
         return Release(dict(update))
@@ -270,7 +270,7 @@ def test_other_stages_come_before_the_noise() -> None:
     @dataclass(frozen=True)
     class Early:
         stage: ClassVar[str] = "training"
-        nuisances: ClassVar[tuple[str, ...]] = ("scale",)
+        nuisances: ClassVar[tuple[Nuisance, ...]] = (Nuisance("scale", "update"),)
 
     whole = Protection(training=(Early(),), update=lg.parse("clip(norm=1.0) | gaussian(std=1.0)"))
     plain = bound_of(whole.update, 10, guess=0.1)

@@ -41,7 +41,7 @@ from leakgauge.defenses.update import (
     topk,
     vmf,
 )
-from leakgauge.types import Release
+from leakgauge.types import Nuisance, Release
 
 __all__ = [
     "AutomaticTransformation",
@@ -62,6 +62,7 @@ __all__ = [
     "MixUp",
     "ModelPart",
     "NoiseLaw",
+    "Nuisance",
     "Precode",
     "Protection",
     "Quantise",

@@ -93,12 +93,12 @@ def test_ten_million_dimensions_in_float32(generator: torch.Generator) -> None:
     mean = torch.full((10**7,), 10**-3.5)
     times: dict[str, list[float]] = {"normals": [], "sample": []}
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         torch.randn(10**7, generator=generator)
-        middle = time.perf_counter()
+        middle = time.process_time()
         draw = sample(mean, 1e7, generator=generator)
         times["normals"].append(middle - start)
-        times["sample"].append(time.perf_counter() - middle)
+        times["sample"].append(time.process_time() - middle)
     assert float(draw.double().norm()) == pytest.approx(1, abs=1e-6)
     assert float((draw.double() * mean.double()).sum()) == pytest.approx(mean_resultant(10**7, 1e7), abs=1.5e-3)
     assert min(times["sample"]) <= 5 * min(times["normals"])

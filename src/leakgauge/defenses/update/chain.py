@@ -111,7 +111,10 @@ class Chain(UpdatePart):
         places = list(self.labelled)
         if label not in places or not any(is_noise(part) for part in self.parts):
             return False
-        noise, place = self.noise_at(), places.index(label)
+        try:
+            noise, place = self.noise_at(), places.index(label)
+        except NoDensityError:
+            return False
         if place > noise:
             return False
         if place == noise:
