@@ -181,7 +181,6 @@ def test_one_layer_at_two_places_of_a_sequence_draws_twice() -> None:
     assert not torch.equal(masks["1"], masks["3"])
 
 
-@pytest.mark.xfail(strict=True, reason="draws that no mask stands for are not refused yet")
 @pytest.mark.parametrize("make", [Twice, Functional])
 def test_draws_that_no_mask_stands_for_are_refused(make: type[nn.Module]) -> None:
     with pytest.raises(ModelError, match="Task: "):

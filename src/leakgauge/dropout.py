@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Generator, Tensor, nn, ones
 from torch.nn.modules.dropout import _DropoutNd
 
@@ -44,6 +46,34 @@ def masked(model: nn.Module) -> nn.Module:
                 )
             setattr(module, local, Masked(layer.p, whole=isinstance(layer, WHOLE)))
     return model
+
+
+class Calls:
+    """Counts how often each masked layer is called in a pass: one mask serves one call."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.layers, self.counts, self.hooks = layers(model), dict[str, int](), list[Any]()
+
+    def __enter__(self) -> Calls:
+        for name, layer in self.layers.items():
+            self.hooks.append(layer.register_forward_hook(lambda *_, name=name: self._count(name)))
+        return self
+
+    def _count(self, name: str) -> None:
+        self.counts[name] = self.counts.get(name, 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self.hooks:
+            hook.remove()
+
+    def refuse_repeated(self) -> None:
+        for name, count in self.counts.items():
+            if count > 1:
+                raise ModelError(
+                    f"dropout layer {name!r} is called {count} times in one pass, each with a mask of its own",
+                    where="Task",
+                    remedy='give every call a layer of its own, or set mode="eval" in the recipe',
+                )
 
 
 def layers(model: nn.Module) -> dict[str, Masked]:

@@ -191,11 +191,11 @@ def _problems(task: Task, seen: Observation, where: str) -> list[str]:
         found += _tree_problems(task.params, made.observed, f"{where}, round {r}")
         if {n: p.shape for n, p in made.params.items()} != {n: p.shape for n, p in task.params.items()}:
             found.append(f"{where}, round {r}: its parameters are not the model's; give those it was computed at")
-        found += _granted_problems(task, made, f"{where}, round {r}")
+        found += _granted_problems(task, made, seen.batch, f"{where}, round {r}")
     return found
 
 
-def _granted_problems(task: Task, one: Round, where: str) -> list[str]:
+def _granted_problems(task: Task, one: Round, batch: int, where: str) -> list[str]:
     """Every grant has an address of this task; one of the update stage, the names and shapes of the update."""
     chained = {n.name for n in task.protection.chain.nuisances}
     problems = [
@@ -204,15 +204,40 @@ def _granted_problems(task: Task, one: Round, where: str) -> list[str]:
         if address not in task.nuisances
     ]
     for address, value in one.granted.items():
-        if address in chained and not isinstance(value, Tensor):
-            problems += _tree_shape_problems(task.params, value, f"{where}: the granted {address!r}")
+        place = f"{where}: the granted {address!r}"
+        if address in chained:
+            problems += _tree_problems_of_grant(task.params, value, place)
+        elif address in task.nuisances and address.rpartition(".")[0] not in task.protection.stage("input"):
+            problems += _shape_problems(task, address, value, batch, place)
     if one.clients != 1:
         problems.append(f"{where}: it sums {one.clients} clients, which no attack models yet; give single updates")
     return problems
 
 
-def _tree_shape_problems(params: Mapping[str, Tensor], granted: Tree, where: str) -> list[str]:
-    """A nuisance has the names of the update, and shapes that meet its entries."""
+def _shape_problems(task: Task, address: str, value: Value, batch: int, where: str) -> list[str]:
+    """A nuisance of the recipe, the model or the training has the shape that the client draws it in, and is finite."""
+    if address == LABELS:
+        return [] if isinstance(value, Tensor) else [f"{where} is no tensor; give one class per example"]
+    shapes = task.shapes(address, batch)
+    named = {"": value} if isinstance(value, Tensor) else dict(value)
+    if set(named) != set(shapes):
+        return [f"{where} has the wrong form; give {'one tensor' if '' in shapes else ', '.join(shapes)}"]
+    wrong = [
+        f"{where} has shape {tuple(tensor.shape)}; give {shapes[name]}"
+        for name, tensor in named.items()
+        if tuple(tensor.shape) != shapes[name]
+    ]
+    return wrong or [
+        f"{where} holds NaN or infinite values; give finite ones"
+        for tensor in named.values()
+        if not bool(tensor.isfinite().all())
+    ]
+
+
+def _tree_problems_of_grant(params: Mapping[str, Tensor], granted: Value, where: str) -> list[str]:
+    """A nuisance of the update stage has the names of the update, and shapes that meet its entries."""
+    if isinstance(granted, Tensor):
+        return [f"{where} is one tensor; give named tensors like the update"]
     if set(granted) != set(params):
         return [f"{where} has other names than the update; give it for every trained parameter"]
     return [

@@ -154,8 +154,10 @@ class Task:
         if first is None:
             raise ModelError("the model has no trainable parameters", where="Task", remedy="give a model that trains")
         probe = torch.zeros(2, *self.domain.shape, dtype=first.dtype, device=first.device)
+        calls = dropout.Calls(self.working)
+        before = torch.get_rng_state()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), calls:
                 outputs = self.working(probe)
         except LeakgaugeError:
             raise
@@ -165,6 +167,13 @@ class Task:
                 where="Task",
                 remedy="give the domain of the records that this model was made for",
             ) from None
+        if not torch.equal(before, torch.get_rng_state()):
+            raise ModelError(
+                "the model draws random numbers in its forward pass, which no nuisance stands for",
+                where="Task",
+                remedy='use layers such as nn.Dropout, each once, or set mode="eval" in the recipe',
+            )
+        calls.refuse_repeated()
         columns = self.domain.classes + sum(part.columns for part in self.protection.model)
         if not isinstance(outputs, Tensor) or outputs.dim() != 2 or outputs.shape[1] != columns:
             shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__

@@ -217,8 +217,8 @@ class Marginal(Likelihood):
     With ``s* = ⟨u, o⟩ / ‖u‖²`` and ``τ = σ / ‖u‖`` it is
     ``−‖s* u − o‖² / 2σ² + log(τ √2π) + log[Φ((b − s*)/τ) − Φ((a − s*)/τ)] − log(b − a) − P log(σ √2π)``.
     a and b are ``low`` and ``high``, else those of the protection's training stage; an infinite b means any positive
-    scale, all equally likely. σ is that of the noise; without noise, ``std`` says how closely the adversary wants
-    the update to be matched.
+    scale, all equally likely. σ is ``std``, or that of the protection's noise; without noise, it says how closely the
+    adversary wants the update to be matched.
     """
 
     std: float | None = None
@@ -244,10 +244,10 @@ class Marginal(Likelihood):
 
     def _std(self, protection: Protection) -> float:
         part = protection.update
+        if self.std is not None:
+            return self.std
         if isinstance(part, Gaussian) and part.std > 0:
             return part.std
-        if isinstance(part, Identity) and self.std is not None:
-            return self.std
         raise NoDensityError(
             f"the hidden scale of {protection!r} is integrated out for gaussian() alone",
             remedy="attack with cosine(), which is blind to it, or grant the scale",

@@ -67,8 +67,11 @@ class Group:
     @cached_property
     def knows(self) -> dict[str, Knowledge]:
         """Address → whether it is granted."""
-        granted = self.observations[0].rounds[0].granted
-        return {address: "granted" if address in granted else "hidden" for address in self.task.nuisances}
+        rounds = self.observations[0].rounds
+        return {
+            address: "granted" if all(address in one.granted for one in rounds) else "hidden"
+            for address in self.task.nuisances
+        }
 
     def shown(self, rows: Sequence[int], r: int) -> Shown:
         """Round r of the observations ``rows``."""

@@ -226,8 +226,8 @@ class _Run:
             for r, (path, shown) in enumerate(zip(paths, rounds, strict=True)):
                 nuisances = {
                     **self._placeholders(len(which)),
-                    **shown.granted_to(row_of[which]),
                     **_of_round(values, r),
+                    **shown.granted_to(row_of[which]),
                 }
                 update = path.updates(replace(candidate, nuisances=nuisances), sharing)
                 terms.append(self.likelihood(update, shown.observed, shown.known, self.task.protection))
@@ -311,7 +311,7 @@ class _Run:
         blocks, values = dict(unknowns.blocks), unknowns.decode(unknowns.start)
         sharing = Sharing(tuple(torch.bincount(row_of).tolist()))
         for r, (path, shown) in enumerate(zip(paths, rounds, strict=True)):
-            nuisances = {**shown.granted_to(row_of), **_of_round(values, r)}
+            nuisances = {**_of_round(values, r), **shown.granted_to(row_of)}
             small = {**nuisances, LEARNING_RATE: torch.full_like(row_of, SMALL_RATE, dtype=self.like.dtype)}
             candidate = replace(self._candidate(values, labels), nuisances=small)
             with torch.no_grad():
@@ -326,7 +326,7 @@ class _Run:
         """The fastest path that equals the plain gradient at the first problem's start."""
         first = shown.first()
         values = {name: value[:1] for name, value in unknowns.decode(unknowns.start).items()}
-        nuisances = {**self._placeholders(1), **first.granted, **_of_round(values, r)}
+        nuisances = {**self._placeholders(1), **_of_round(values, r), **first.granted}
         probe = replace(self._candidate(values, None if labels is None else labels[:1]), nuisances=nuisances)
 
         def objective(update: Batch, _: Candidate) -> Tensor:

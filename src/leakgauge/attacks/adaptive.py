@@ -129,6 +129,7 @@ class Adaptive(Part):
         for label, part in task.protection.stage("input").items():
             decoder = decoder_of(part)  # type: ignore[arg-type]
             changed += decoder.treat(part, label, knows) if decoder else ()
+        changed += self._of_belief(task, listed)
         if exact and inverts(task):
             rates = [one.address for one in listed if one.address.startswith(("recipe.learning_rate", "lrp."))]
             changed += [Treatment(a, "cancelled", "hidden; cancelled in the ratio of weight and bias") for a in rates]
@@ -137,6 +138,15 @@ class Adaptive(Part):
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
         """What it does about every nuisance of the task."""
         return self.against(task, threat).treatments
+
+    def _of_belief(self, task: Task, listed: Sequence[Treatment]) -> Sequence[Treatment]:
+        """What has no density is taken for what is near to it and has one."""
+        assumed = believed(task.protection.update)
+        if assumed == task.protection.update or not any(is_noise(part) for part in task.protection.chain.parts):
+            return ()
+        sentence = f"hidden; where that leaves no density, {assumed!r} is assumed"
+        update = {nuisance.name for nuisance in task.protection.chain.nuisances}
+        return [Treatment(t.address, "assumed", sentence) for t in listed if t.how == "assumed" and t.address in update]
 
     def _of_model(self, task: Task, exact: bool) -> Sequence[Treatment]:
         if not task.protection.model:
