@@ -352,6 +352,11 @@ class TooQuiet(Gaussian):
         return GaussianNoise(1.03 * self.std)
 
 
+class Deaf(Gaussian):
+    def with_noise(self, size: float) -> Gaussian:
+        return self
+
+
 def test_broken_promises_are_caught() -> None:
     promises_are_kept(Base())
     with pytest.raises(AssertionError, match="promises to be post-processing, but looks at the client"):
@@ -364,6 +369,8 @@ def test_broken_promises_are_caught() -> None:
         promises_are_kept(OneRadius(1.0))
     with pytest.raises(AssertionError, match=r"promises GaussianNoise\(std=.*\), but draws something else"):
         promises_are_kept(TooQuiet(0.5))
+    with pytest.raises(AssertionError, match=r"with_noise\(1\) has noise of size 0.5"):
+        promises_are_kept(Deaf(0.5))
 
 
 def test_a_neutral_that_is_not_is_caught_and_one_that_does_not_exist_is_said() -> None:

@@ -6,7 +6,6 @@ from leakgauge.adversary.likelihoods import (
     L2,
     Cosine,
     Density,
-    Forgiving,
     Likelihood,
     Marginal,
     Matching,
@@ -14,7 +13,6 @@ from leakgauge.adversary.likelihoods import (
     Through,
     cosine,
     density,
-    forgiving,
     l1,
     l2,
     marginal,
@@ -22,6 +20,7 @@ from leakgauge.adversary.likelihoods import (
     through,
 )
 from leakgauge.adversary.protocol import Attack, Modelled, models_defense
+from leakgauge.adversary.rounding import Forgiving, forgiving
 from leakgauge.adversary.run import attack
 from leakgauge.adversary.solver import (
     adam,

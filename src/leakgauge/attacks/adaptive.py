@@ -27,8 +27,8 @@ from leakgauge.adversary import (
     l2,
     through,
 )
-from leakgauge.adversary.likelihoods import is_rounding
 from leakgauge.adversary.paths import PathName
+from leakgauge.adversary.rounding import is_rounding
 from leakgauge.adversary.run import MEMORY, joined
 from leakgauge.adversary.treatments import with_treatment
 from leakgauge.attacks import ats, mixing  # noqa: F401  (they register how their encodings are undone)

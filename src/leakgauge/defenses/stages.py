@@ -70,6 +70,8 @@ class InputPart(EarlyPart):
     """``(x, y) ↦ encoding``, drawn anew in every round from a client's whole set of records."""
 
     stage: ClassVar[str] = "input"
+    accuracy_caveat: ClassVar[str] = ""
+    """What to keep in mind where accuracy is measured on records as they are, though it trained on encodings."""
 
     @property
     def mixing(self) -> Literal["solvable", "secret"] | None:

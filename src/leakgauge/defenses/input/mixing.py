@@ -103,6 +103,9 @@ class InstaHide(MixUp):
 
     public: str | None = None
     nuisances: ClassVar[tuple[Nuisance, ...]] = (*_MIXTURE, Nuisance("signs", per="example"))
+    accuracy_caveat: ClassVar[str] = (
+        "the network has seen inputs of random signs only; asked about such inputs it may know more"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -96,6 +96,10 @@ class UpdatePart(Part):
         """The law of the noise it adds, independent of everything; None for a part that adds none or cannot say."""
         return None
 
+    def with_noise(self, size: float) -> UpdatePart | None:
+        """The same part with noise of another size (``noise_law.size``); None where it cannot be set."""
+        return None
+
     def fits(self, params: Tree) -> None:
         """Refuse a model that this part cannot act on, before anything runs."""
 
