@@ -220,9 +220,7 @@ def test_nothing_to_attack() -> None:
         check(small_task(), [])
 
 
-@pytest.mark.parametrize(
-    "attack", [lg.attacks.adaptive(steps=2), lg.attacks.analytic(), lg.attacks.drop_layer(steps=2)]
-)
+@pytest.mark.parametrize("attack", [attacks.adaptive(steps=2), attacks.analytic(), attacks.drop_layer(steps=2)])
 def test_an_attack_on_something_else_says_so_in_one_sentence(attack: Any) -> None:
     task, records = small_task(), small_records(2)
     seen = observe(task, records)
