@@ -44,8 +44,6 @@ def check_model(draft: Draft) -> Problems:
     if count > MOST_PARAMETERS:
         what = f"{draft.spec.task.model!r} would have {count:,} parameters"
         yield Problem(str(draft.file), "task.model", what, "make it smaller")
-    else:
-        yield from problems_of(draft.bare, str(draft.file), "task.model")
 
 
 def check_weights(draft: Draft) -> Problems:

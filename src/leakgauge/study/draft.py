@@ -127,7 +127,7 @@ class Draft:
 
     def _value_problems(self) -> list[Problem]:
         bare = self.bare.value
-        return problems_of_values(
+        values = problems_of_values(
             Values(
                 self.spec,
                 str(self.file),
@@ -139,6 +139,16 @@ class Draft:
                 faulty_adversaries=any(r.faults for settings in self.adversaries.values() for r in settings),
             )
         )
+
+        return [*problems_of(self.bare, str(self.file), "task.model"), *values]
+
+    def found_early(self, otherwise_wrong: bool) -> list[Problem]:
+        """All problems, if there are any in the texts, or if the user's code is needed to look further.
+
+        Else whoever makes the study finds the others, and builds every task only once.
+        """
+        texts = self._text_problems()
+        return [*texts, *self._value_problems()] if texts or otherwise_wrong or self.own_code else []
 
     # --- the study
 
@@ -189,10 +199,13 @@ class Draft:
 
 
 def sound(path: Path) -> Draft:
-    """The draft of a file, or a :class:`SpecError` with all its problems, of form and of sense."""
+    """The draft of a file, or a :class:`SpecError` with all its problems, of form and of sense.
+
+    What remains, whether parts and numbers fit together, is found where the study is made.
+    """
     spec, form = examined(table(path), str(path))
     draft = None if spec is None else Draft.of(spec, path)
-    sense = [] if draft is None else draft.problems()
+    sense = [] if draft is None else draft.found_early(bool(form))
     wrong = [problem.key for problem in form]
     beside = [p for p in sense if not any(_within(p.key, key) or _within(key, p.key) for key in wrong)]
     if draft is None or form or beside:
