@@ -133,15 +133,17 @@ class Misled(RandomPrune):
     """Told its mask, it takes the other entries."""
 
     def apply(self, update: Updates, known: Known) -> Updates | None:
-        wrong = {key: {name: 1 - value.to(torch.float32) for name, value in tree.items()} for key, tree in known.items()}
+        wrong = {
+            key: {name: 1 - value.to(torch.float32) for name, value in tree.items()} for key, tree in known.items()
+        }
         return super().apply(update, wrong)
 
 
 def test_a_part_that_remembers_what_it_drew_is_caught() -> None:
-    with pytest.raises(AssertionError, match="uses one of Remembering.mask, which are hidden"):
+    with pytest.raises(AssertionError, match=r"uses one of Remembering\.mask, which are hidden"):
         hiding_law(Remembering(p=0.4) | Gaussian(std=0.001), records=image_records(1))
 
 
 def test_a_part_that_misuses_its_grant_is_caught() -> None:
-    with pytest.raises(AssertionError, match=r"granting Misled.mask lowers the score of adaptive\(steps=80\)"):
+    with pytest.raises(AssertionError, match=r"granting Misled\.mask lowers the score by"):
         grants_law(Misled(p=0.1) | Gaussian(std=0.01))

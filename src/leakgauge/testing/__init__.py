@@ -16,7 +16,7 @@ any part                            ``repr_round_trips``
 an entrywise function with a slope  ``slope_matches_autograd``
 a metric                            ``metric_laws``
 a prior, a likelihood, a solver     ``prior_laws``, ``likelihood_laws``, ``attack_reaches_map``
-a defense with nuisances            ``grants_law``, ``hiding_law``
+a defense with nuisances            ``grants_law``, ``hiding_law``, ``worth_of_grants``
 anything that is given a model      ``task_is_untouched``
 =================================== ==========================================================================
 
@@ -32,7 +32,7 @@ from leakgauge.testing.densities import (
     sampler_agrees_with_density,
     slope_matches_autograd,
 )
-from leakgauge.testing.grants import capped_psnr, folded_psnr, grants_law, hiding_law
+from leakgauge.testing.grants import capped_psnr, folded_psnr, grants_law, hiding_law, worth_of_grants
 from leakgauge.testing.metrics import metric_laws
 from leakgauge.testing.parts import (
     example_update,
@@ -73,4 +73,5 @@ __all__ = [
     "task_is_untouched",
     "texts_of",
     "with_density",
+    "worth_of_grants",
 ]

@@ -14,6 +14,7 @@ from torch import Tensor
 from leakgauge.adversary import Attack, Reconstruction
 from leakgauge.attacks import adaptive
 from leakgauge.client import LABELS, LEARNING_RATE
+from leakgauge.defenses import protection
 from leakgauge.errors import AssumptionWarning
 from leakgauge.metrics import Interval, mean_interval, psnr
 from leakgauge.observation import Observation, observe
@@ -24,7 +25,7 @@ from leakgauge.types import Records, Threat
 Score = Callable[[Tensor, Tensor], Tensor]
 """Reconstructions and records, ``[n, …]`` each, to one score per record; higher is nearer."""
 EVERYTHING = "everything"
-"""Stands for all addresses at once among the answers of :func:`grants_law`."""
+"""Stands for all addresses at once among the answers of :func:`worth_of_grants`."""
 
 
 def capped_psnr(reconstruction: Tensor, records: Tensor) -> Tensor:
@@ -37,7 +38,7 @@ def folded_psnr(reconstruction: Tensor, records: Tensor) -> Tensor:
     return capped_psnr(0.5 + (reconstruction - 0.5).abs(), 0.5 + (records - 0.5).abs())
 
 
-def grants_law(
+def worth_of_grants(
     how: Any,
     *,
     task: Task | None = None,
@@ -49,12 +50,10 @@ def grants_law(
     confidence: float = 0.95,
     seed: int = 4,
 ) -> dict[str, Interval]:
-    """Granting a nuisance does not lower the mean score of an attack beyond its interval.
+    """What each nuisance is worth to an attack: its mean gain in score when that is granted, with an interval.
 
     The same updates are attacked with everything in ``addresses`` hidden (by default every nuisance but the labels),
-    with each of it granted, and with all of it; the difference per record has a mean with an interval, whose upper end
-    must not lie below zero. Returns the intervals by address. Whoever tries many parts at once says a higher
-    ``confidence``: at 95 %, one of forty true laws seems broken.
+    with each of it granted, and with :data:`EVERYTHING`; differences are per record.
     """
     task = (task or image_task()).protect(how)
     records = records or image_records(6)
@@ -68,11 +67,20 @@ def grants_law(
 
     hidden = scores(())
     arms = {address: (address,) for address in chosen} | ({EVERYTHING: chosen} if len(chosen) > 1 else {})
-    gains = {name: mean_interval(scores(granted) - hidden, confidence) for name, granted in arms.items()}
+    return {name: mean_interval(scores(granted) - hidden, confidence) for name, granted in arms.items()}
+
+
+def grants_law(how: Any, **options: Any) -> dict[str, Interval]:
+    """Granting a nuisance does not lower the mean score of an attack beyond its interval.
+
+    Takes the options of :func:`worth_of_grants` and returns its answer, none of whose upper ends lies below zero.
+    Whoever tries many parts at once says a higher ``confidence``: at 95 %, one of forty true laws seems broken.
+    """
+    gains = worth_of_grants(how, **options)
     for name, gain in gains.items():
         assert gain.high >= 0, (
-            f"{task.protection!r}: granting {name} lowers the score of {attack!r} by {-gain.mean:.2f} "
-            f"(between {-gain.high:.2f} and {-gain.low:.2f}) on average over {gain.n} records"
+            f"{protection(how)!r}: granting {name} lowers the score by {-gain.mean:.2f} (between {-gain.high:.2f} and "
+            f"{-gain.low:.2f}) on average over {gain.n} records"
         )
     return gains
 
@@ -107,14 +115,18 @@ def hiding_law(
             assert set(chosen) <= set(given_all.granted), f"{task.protection!r}: a grant among {chosen} was dropped"
             for name, value in without.observed.items():
                 same = torch.equal(value, given_all.observed[name])
-                assert same, f"{task.protection!r}: what a client sends ({name!r}) depends on what the adversary is told"
+                assert same, (
+                    f"{task.protection!r}: what a client sends ({name!r}) depends on what the adversary is told"
+                )
     first = _attacked(attack, task, hidden, seed)
     for other in range(2):
         observe(task, records, threat=_threat(task, chosen, chosen), seed=seed + 1 + other, rounds=rounds)
     again = _attacked(attack, _elsewhere(task, chosen), [_without(one, chosen) for one in told], seed)
     for name in ("inputs", "labels", "log_posterior"):
         same = torch.equal(getattr(first, name), getattr(again, name))
-        assert same, f"{task.protection!r}: {attack!r} uses one of {', '.join(chosen)}, which are hidden ({name} differ)"
+        assert same, (
+            f"{task.protection!r}: {attack!r} uses one of {', '.join(chosen)}, which are hidden ({name} differ)"
+        )
     return first
 
 
