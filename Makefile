@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo quick test test-all test-processors check bench evidence clean
+.PHONY: demo quick test test-all test-processors check docs bench evidence clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -12,7 +12,7 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	@touch $@
 
-demo: $(STAMP)  ## audit bundled records under five set-ups; prints where the report is
+demo: $(STAMP)  ## train, then audit bundled records under five set-ups; prints where the report is
 	$(BIN)/leakgauge audit examples/demo.toml --workers 2 --out demo-output
 
 quick: $(STAMP)  ## the laws and the tests of changed rooms, in under a minute
@@ -33,6 +33,12 @@ check: $(STAMP)  ## ruff, mypy strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(STAMP)  ## the documentation site, site/index.html; it opens without a network
+	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/make_api.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "wrote site/index.html"
+
 bench: $(STAMP)  ## our solver against two one-image-at-a-time loops
 	$(BIN)/python -m benchmarks
 
@@ -40,4 +46,4 @@ evidence: $(STAMP)  ## measure every claim; writes docs/evidence.md (resumable)
 	$(BIN)/python -m evidence
 
 clean:
-	rm -rf .venv build dist demo-output .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build dist site demo-output .pytest_cache .mypy_cache .ruff_cache

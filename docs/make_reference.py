@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.cli.listing import parts, signature
+from leakgauge.defenses import ats
 from leakgauge.defenses.protection import STAGES
 
 PAGE = Path(__file__).parent / "reference" / "parts.md"
@@ -37,41 +38,67 @@ KINDS = {
 """The order of the page; kinds that are not listed here come last, under their own name."""
 
 
+PLAIN = frozenset({"autocontrast", "equalize", "invert"})
+"""Operations of ATS without a magnitude."""
+
+OPERATIONS = """\
+## Operations of `ats`
+
+The published list, by the index that a policy names: `ats(policy='3-1-7')` applies operations 3, 1 and 7 in order.
+The magnitude is an angle in degrees (`rotate`), a share of the width or height (`translate_x`, `translate_y`), a slope
+(`shear_y`), the change m of a factor 1 + m (`color`, `contrast`, `sharpness`, `brightness`), the bits per value,
+rounded (`posterize`), or the level from which values are inverted (`solarize`, of 256). A signed operation goes either
+way, drawn per image.
+
+| index | operation | magnitude | signed |
+|---|---|---|---|
+"""
+
+
 def page() -> str:
     """The whole page. Parts of other packages are left out: the page is about leakgauge."""
-    ours = {kind: {n: m for n, m in made.items() if _ours(m)} for kind, made in parts().items()}
+    ours = {kind: {n: m for n, m in named.items() if _ours(m)} for kind, named in parts().items()}
     order = [*KINDS, *sorted(set(ours) - set(KINDS))]
     titles = {kind: KINDS.get(kind, kind) for kind in order if ours.get(kind)}
     sections = [section for kind, title in titles.items() for section in _sections(title, ours[kind])]
-    return "\n".join([HEAD, *sections])
+    return "\n".join([HEAD, *sections, _operations()])
 
 
-def _ours(made: Callable[..., Any]) -> bool:
-    return made.__module__.split(".")[0] == "leakgauge"
+def _ours(part: Callable[..., Any]) -> bool:
+    return part.__module__.split(".")[0] == "leakgauge"
 
 
-def _sections(title: str, made: dict[str, Callable[..., Any]]) -> list[str]:
+def _sections(title: str, named: dict[str, Callable[..., Any]]) -> list[str]:
     """The parts of one kind; defenses stage by stage, in the order in which the stages act."""
-    by = {stage: {n: m for n, m in made.items() if getattr(m, "stage", None) == stage} for stage in STAGES}
+    by = {stage: {n: m for n, m in named.items() if getattr(m, "stage", None) == stage} for stage in STAGES}
     staged = [_section(f"{title}, {stage} stage", parts) for stage, parts in by.items() if parts]
-    return staged or [_section(title, made)]
+    return staged or [_section(title, named)]
 
 
-def _section(title: str, made: dict[str, Callable[..., Any]]) -> str:
+def _section(title: str, named: dict[str, Callable[..., Any]]) -> str:
     entries = [
         f"### `{name}`\n\n```text\n{signature(name, part)}\n```\n\n{_text(part)}\n"
-        for name, part in sorted(made.items())
+        for name, part in sorted(named.items())
     ]
     return "\n".join([f"## {title}\n", *entries])
 
 
-def _text(made: Callable[..., Any]) -> str:
+def _text(part: Callable[..., Any]) -> str:
     """The docstring as Markdown: roles become code, references a list."""
-    text = inspect.cleandoc(made.__doc__ or "")
+    text = inspect.cleandoc(part.__doc__ or "")
     text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", text).replace("``", "`")
     body, _, references = text.partition("References:\n")
     papers = " ".join(line.strip() for line in references.splitlines())
     return body.strip() + (f"\n\n*{papers}*" if papers else "")
+
+
+def _operations() -> str:
+    rows = []
+    for index in range(50):
+        ((operation,),) = ats(policy=str(index)).policies
+        magnitude = f"{operation.magnitude:.4g}" if operation.name not in PLAIN else "–"
+        rows.append(f"| {index} | `{operation.name}` | {magnitude} | {'yes' if operation.signed else 'no'} |\n")
+    return OPERATIONS + "".join(rows)
 
 
 if __name__ == "__main__":

@@ -14,13 +14,16 @@ import importlib.util
 import io
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from typer.testing import CliRunner
 
+import leakgauge as lg
 from leakgauge import expr
 from leakgauge.cli import app
 from leakgauge.cli.listing import parts
@@ -33,6 +36,9 @@ SNIPPET = re.compile(
 SHELL = re.compile(r"^```sh\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^leakgauge (.*)$", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
+ENTRY = re.compile(r"^::: (\S+)$", re.MULTILINE)
+HEADING = re.compile(r'^      heading: "(\w+)"$', re.MULTILINE)
+FETCHED = re.compile(r'<(?:script|img|iframe)[^>]*\bsrc="(?:https?:)?//|<link[^>]*\bhref="(?:https?:)?//')
 FILE = re.compile(r"# (\w+\.(?:py|toml))\n")
 
 
@@ -73,7 +79,7 @@ def test_snippets_run_and_print_what_the_page_says(page: Path, workshop: Path) -
         elif snippet["kind"] == "python":
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
-                exec(compile("\n" * (line - 1) + code, str(page), "exec"), space)
+                exec(compile("\n" * (line - 1) + code, str(page), "exec", dont_inherit=True), space)
             if snippet["output"] is not None:
                 same = doctest.OutputChecker().check_output(snippet["output"], out.getvalue(), doctest.ELLIPSIS)
                 assert same, f"{page.name}:{line} printed\n{out.getvalue()}"
@@ -92,10 +98,54 @@ def test_commands_and_links_exist(page: Path) -> None:
 
 
 def test_reference_is_current() -> None:
-    path = ROOT / "docs" / "make_reference.py"
-    spec = importlib.util.spec_from_file_location("make_reference", path)
+    module = _script("make_reference")
+    assert module.PAGE.read_text(encoding="utf-8") == module.page(), "run python docs/make_reference.py"
+
+
+def test_api_pages_are_current() -> None:
+    module = _script("make_api")
+    pages = {path: path.read_text(encoding="utf-8") for path in module.FOLDER.glob("*.md")}
+    assert pages == module.pages(), "run python docs/make_api.py"
+
+
+def test_api_pages_cover_every_public_name_and_part() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "api").glob("*.md"))
+    paths, headings = set(ENTRY.findall(text)), set(HEADING.findall(text))
+    for name in lg.__all__:
+        if isinstance(getattr(lg, name), ModuleType):
+            assert any(path.startswith(f"leakgauge.{name}.") for path in paths), f"nothing of leakgauge.{name}"
+        else:
+            assert f"leakgauge.{name}" in paths, f"leakgauge.{name} has no entry; add it to docs/make_api.py"
+    ours = {
+        name for named in parts().values() for name, part in named.items() if part.__module__.startswith("leakgauge.")
+    }
+    assert ours <= headings, f"parts without an entry: {sorted(ours - headings)}"
+
+
+def test_the_navigation_has_every_page() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    listed = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", navigation, re.MULTILINE)
+    assert sorted(listed) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in PAGES)
+
+
+@pytest.mark.slow
+def test_the_site_builds_and_fetches_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    pages = sorted((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > len(PAGES)  # the page for a missing address comes on top
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert not FETCHED.findall(text), f"{page.name} loads something from the network"
+        assert ":::" not in text, f"{page.name} has an entry that was not filled in"
+
+
+def _script(name: str) -> ModuleType:
+    """A module of docs/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.PAGE.read_text(encoding="utf-8") == module.page(), "run python docs/make_reference.py"
+    return module

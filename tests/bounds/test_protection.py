@@ -174,9 +174,9 @@ def test_a_part_that_promises_nothing_gets_no_bound() -> None:
     clip, noise = lg.parse("clip(norm=1.0)"), Gaussian(0.5)
     assert bound_of(Peeking() | clip | noise, 10, guess=0.1).ceiling.value is not None
     between = bound_of(clip | Peeking() | noise, 10, guess=0.1)
-    assert "may lengthen the update" in between.ceiling.sentence
+    assert "may increase the norm of the update" in between.ceiling.sentence
     after = bound_of(clip | noise | Peeking(), 10, guess=0.1)
-    assert "may look at the record itself" in after.ceiling.sentence
+    assert "it may use the record" in after.ceiling.sentence
     assert (between.ceiling.value, after.ceiling.value) == (None, None)
 
 

@@ -96,7 +96,10 @@ def test_robustness() -> None:
         (["gaussian", "--sigma", "1", "--clip", "1"], "--dim or --layers"),
         (["gaussian", "--sigma", "1", "--clip", "1", "--layers", "2,x"], "10,20,30"),
         (["gaussian", "--sigma", "1", "--clip", "1", "--layers", "2,2", "--dim", "5"], "exclude"),
-        (["gaussian", "--sigma", "1", "--clip", "1", "--dim", "5", "--keep", "0.5", "--as-printed"], "no pruning"),
+        (
+            ["gaussian", "--sigma", "1", "--clip", "1", "--dim", "5", "--keep", "0.5", "--as-printed"],
+            "does not cover pruning",
+        ),
         (["vmf", "--kappa", "-1", "--dim", "3"], "kappa must lie in"),
         (["epsilon", "--sigma", "1", "--delta", "2"], "delta must lie in"),
         (["robustness", "--guess", "0.1"], "--mu, or --sigma and --clip"),
@@ -146,7 +149,7 @@ def test_a_discrete_channel() -> None:
     ("arguments", "said"),
     [
         (["channel", "0.9,0.1;0.2"], "different lengths"),
-        (["channel", "0.9,x"], "probabilities must be numbers"),
+        (["channel", "0.9,x"], "probabilities must be comma-separated numbers"),
         (["channel", "0.9,0.2"], "probability distribution"),
         (["protection", "vmf(kappa=-1.0)", "--dim", "9"], r"vmf: kappa must lie in \[0, ∞\), got -1.0"),
         (["protection", "clip(norm=1.0) | gaussian(std=1.0)", "--dim", "0"], "sizes must be an integer ≥ 1, got 0"),
@@ -175,7 +178,7 @@ def test_a_range_error_carries_a_remedy_and_kappa_means_one_thing() -> None:
 
 def test_mixing_is_random_but_nothing_is_proven_of_it() -> None:
     said = as_json("protection", "mixup(k=4)", "--dim", "10")["ceiling"]["sentence"]
-    assert "mixup() draws at random, but not noise on a clipped update" in said
+    assert "mixup() draws at random, but proofs are known only for noise" in said
 
 
 def test_bad_usage_is_said_in_our_words() -> None:

@@ -114,7 +114,7 @@ def test_data_list_says_what_is_missing_and_what_to_type(tmp_path: Path) -> None
     assert ran.code == 0
     for name in ("mnist", "fashion_mnist", "cifar10"):
         assert f"no; type: leakgauge data fetch {name}" in ran.out
-    assert "comes with leakgauge" in ran.out
+    assert "bundled with leakgauge" in ran.out
     assert str(tmp_path / "cache") in ran.out.replace("\n", "")
 
 

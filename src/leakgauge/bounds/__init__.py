@@ -1,6 +1,6 @@
-"""What no adversary can beat: Bayes capacity, ε, reconstruction robustness. The Fisher indicator proves nothing.
+"""Bounds that no adversary can beat: Bayes capacity, ε, reconstruction robustness. The Fisher indicator is no bound.
 
-Capacities are natural logs, since they overflow at once in the dimension of a network.
+Capacities are natural logarithms, because they overflow in the dimension of a network.
 """
 
 from leakgauge.bounds.accounting import Privacy, epsilon_of, sigma_of

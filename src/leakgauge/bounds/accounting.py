@@ -1,4 +1,4 @@
-"""ε of many noisy steps, and the σ that buys it: exact without subsampling, by dp-accounting with it.
+"""ε of many noisy steps, and the σ needed for a given ε: exact without subsampling, by dp-accounting with it.
 
 References:
     Mironov, Rényi Differential Privacy, 2017. https://arxiv.org/abs/1702.07476
@@ -28,7 +28,7 @@ _FORMULA = "privacy accounting"
 
 @dataclass(frozen=True)
 class Privacy:
-    """An (ε, δ) guarantee with everything it rests on.
+    """An (ε, δ) guarantee with its assumptions.
 
     ``sigma`` is the noise multiplier (standard deviation over clipping norm), ``rate`` the Poisson sampling
     probability, ``relation`` what neighbouring data sets differ in, ``unit`` what one element of them is.
@@ -60,8 +60,8 @@ def epsilon_of(
 ) -> Privacy:
     """ε at δ of ``steps`` Gaussian releases with multiplier σ, each on a Poisson sample of rate q.
 
-    ``exact`` (q = 1) is μ-GDP with ``μ = √T/σ``; ``rdp`` and ``pld`` need ``leakgauge[dp]``; ``auto`` is exact where it
-    can be, else pld. Both accountants give upper bounds; the looser one is rdp.
+    ``exact`` (q = 1) is μ-GDP with ``μ = √T/σ``; ``rdp`` and ``pld`` need ``leakgauge[dp]``; ``auto`` is exact where
+    possible, otherwise pld. Both accountants give upper bounds; rdp is looser.
     """
     chosen = _method(method, rate, relation, unit)
     s = guards.positive(sigma, "sigma", _FORMULA)
@@ -81,9 +81,9 @@ def sigma_of(
     unit: Unit = "record",
     relation: Relation = "add-or-remove",
 ) -> Privacy:
-    """The smallest multiplier σ that keeps ε, found on the accountant of :func:`epsilon_of`; ε is never overshot.
+    """The smallest multiplier σ that keeps ε, by the accountant of :func:`epsilon_of`; ε is never exceeded.
 
-    The ε of the result is what its σ gives: at most the one asked for.
+    The ε of the result is the one that its σ gives, which is at most the requested one.
     """
     chosen = _method(method, rate, relation, unit)
     target = guards.positive(epsilon, "epsilon", _FORMULA)

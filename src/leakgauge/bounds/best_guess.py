@@ -1,4 +1,4 @@
-"""How often the best guess made without any observation succeeds, with an upper confidence limit.
+"""How often the best guess without any observation succeeds, with an upper confidence limit.
 
 A ceiling on reconstruction starts from ``g = sup_z P(d(X, z) ≤ η)`` over all guesses z. From reference records it can
 be estimated for chosen guesses, or bounded for all guesses at once through pairs of records.
@@ -32,11 +32,10 @@ Score = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class BestGuess:
-    """The success of the best guess: its estimate, and the limit it lies below with ``confidence``.
+    """The success of the best guess: an estimate, and an upper limit that holds with ``confidence``.
 
-    Conditional on the records being a fair sample.
-
-    ``scope`` says over which guesses the supremum runs: the ones that were tried, or all.
+    Conditional on the reference records being a fair sample. ``scope`` says which guesses it covers: the ones that were
+    tried, or all.
     """
 
     estimate: float
@@ -50,9 +49,9 @@ class BestGuess:
 def best_guess(distances: ArrayLike, threshold: float, *, confidence: float = 0.99) -> BestGuess:
     """The best of m chosen guesses, from their distances ``[m, n]`` to n reference records.
 
-    The guesses must have been chosen without these records (the mean and the medoids of others, say). One-sided
-    Clopper-Pearson for each, at confidence ``1 − (1 − confidence)/m``, so that the largest limit holds for all. A
-    better guess that was not tried is not covered: see :func:`best_guess_by_pairs`.
+    The guesses must have been chosen without these records (such as the mean and the medoids of others). Each gets a
+    one-sided Clopper-Pearson limit at confidence ``1 − (1 − confidence)/m``, so that the largest limit holds for all.
+    Guesses that were not tried are not covered: see :func:`best_guess_by_pairs`.
     """
     d = np.asarray(distances, dtype=np.float64)
     if d.ndim != 2 or 0 in d.shape or np.isnan(d).any():
@@ -90,7 +89,7 @@ def upper_limit(hits: int, trials: int, *, confidence: float = 0.99) -> float:
 
 
 def lower_limit(hits: int, trials: int, *, confidence: float = 0.99) -> float:
-    """One-sided lower Clopper-Pearson limit: a measured success above a bound by this much contradicts it."""
+    """One-sided lower Clopper-Pearson limit; if it exceeds a bound, it contradicts the bound."""
     return 1 - upper_limit(trials - hits, trials, confidence=confidence)
 
 
@@ -109,15 +108,15 @@ def measured_guess(
     confidence: float = 0.99,
     seed: int = 0,
 ) -> BestGuess:
-    """How often ``score(guess, record) ≥ threshold`` for a guess that knows the reference records only.
+    """How often ``score(guess, record) ≥ threshold`` for the best guess made from reference records alone.
 
-    Half of them, drawn by ``seed``, choose the guess: of a flat grey, the mean, the means of the classes and ``tries``
-    of the records themselves, the one that hits most of that half. The other half, not seen before, counts its hits,
-    with the one-sided Clopper-Pearson limit. ``labels`` lets the guess know the class, as an adversary
-    to whom labels are granted does: then every class has its own. Better guesses may exist; they were not tried.
+    One half of the records, drawn by ``seed``, chooses the guess: of a flat grey, the mean, the class means and
+    ``tries`` of the records themselves, the one that succeeds most often on that half. The other half evaluates it,
+    with a one-sided Clopper-Pearson limit. With ``labels`` there is one guess per class, as for an adversary to whom
+    labels are granted. Better guesses may exist; only these were tried.
     """
     if len(reference) < 4:
-        raise DomainError(f"{len(reference)} reference records", where=_FORMULA, remedy="give at least four")
+        raise DomainError(f"got {len(reference)} reference records", where=_FORMULA, remedy="give at least four")
     guards.count(tries, "tries", _FORMULA, least=0)
     order = torch.randperm(len(reference), generator=torch.Generator().manual_seed(seed))
     first, second = reference[order[: len(order) // 2]], reference[order[len(order) // 2 :]]

@@ -1,7 +1,7 @@
 """Bayes capacity beyond one Gaussian ball: von Mises-Fisher, rounds, and what a capacity says about success.
 
-The capacity of a channel, ``C = ∫ sup_x p(y | x) dy``, is the largest factor by which any observation multiplies any
-adversary's success, over all priors and all non-negative gains. It never rises under pre- or post-processing.
+The capacity of a channel, ``C = ∫ sup_x p(y | x) dy``, is the largest factor by which an observation multiplies an
+adversary's success, over all priors and all non-negative gains. Pre- and post-processing never increase it.
 
 References:
     Alvim et al., The Science of Quantitative Information Flow, 2020, chapters 5-7.
@@ -31,11 +31,11 @@ def log_capacity_vmf(dim: int, kappa: float) -> float:
 
 
 def compose(log_capacities: Iterable[float]) -> float:
-    """Log capacity, at most, of several observations of one secret: the sum.
+    """Upper bound on the log capacity of several observations of one secret: the sum.
 
     ``sup_x Π_t f_t(y_t | x, y_{<t}) ≤ Π_t sup_x f_t(y_t | x, y_{<t})``, integrated from the last round to the first:
-    so it also holds when a later round depends on what was released before (federated training does), as long as
-    each round's capacity holds whatever the history. Equality for independent secrets (a product channel).
+    so it also holds when a later round depends on earlier releases (as in federated training), as long as each round's
+    capacity holds for every history. Equality for independent secrets (a product channel).
     """
     logs = [guards.non_negative(c, "log capacity", "composition of capacities") for c in log_capacities]
     return math.fsum(logs)
@@ -51,7 +51,7 @@ def repeat(log_capacity: float, rounds: int) -> float:
 
 
 def success_ceiling(log_capacity: float, best_guess: float) -> float:
-    """``min(1, C g)``: no adversary succeeds more often, if no guess without it beats ``g = best_guess``."""
+    """``min(1, C g)``: no adversary succeeds more often, if no guess without the observation exceeds g."""
     g = guards.probability(best_guess, "best_guess", "capacity ceiling")
     log_c = guards.non_negative(log_capacity, "log capacity", "capacity ceiling")
     return min(1.0, math.exp(min(log_c + math.log(g), 0.0))) if g > 0 else 0.0

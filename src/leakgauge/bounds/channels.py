@@ -1,7 +1,7 @@
-"""Discrete channels: how much an observation adds to an adversary's gain, and at most how much.
+"""Discrete channels: how much an observation increases an adversary's gain, and an upper limit on that.
 
-A channel is a matrix of rows ``p(y | x)``, one per secret. A gain ``g(w, x) ≥ 0`` says what the guess w is worth when
-the secret is x. Identity gain and uniform prior give the success of guessing exactly, and reach the capacity.
+A channel is a matrix of rows ``p(y | x)``, one per secret. A gain ``g(w, x) ≥ 0`` is the value of the guess w when
+the secret is x. Identity gain and uniform prior give the success of guessing exactly, and attain the capacity.
 
 References:
     Alvim et al., The Science of Quantitative Information Flow, 2020, chapters 4-8.
@@ -47,7 +47,7 @@ class Channel:
         return float(self.matrix.max(0).sum())
 
     def then(self, after: Channel) -> Channel:
-        """This channel, then ``after`` on what it released (post-processing). Capacity never rises on either side."""
+        """This channel followed by ``after`` (post-processing). The capacity is at most that of either channel."""
         if self.matrix.shape[1] != after.matrix.shape[0]:
             raise DomainError(
                 f"{self.matrix.shape[1]} observations do not fit {after.matrix.shape[0]} inputs", where=_FORMULA

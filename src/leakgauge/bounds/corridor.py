@@ -1,4 +1,4 @@
-"""The corridor: what an attack reached, below; what no adversary beats, above.
+"""The corridor between what an attack reached (below) and what no adversary can beat (above).
 
 ``1 − R(f)``, the success of an attack f, is what the Bayes paper's adversarial risk leaves; its Clopper-Pearson limits
 are compared with a ceiling. The lower limit above the ceiling is a contradiction: a bug or a broken assumption.
@@ -22,11 +22,11 @@ State = Literal["open", "tight", "contradiction", "no bound"]
 
 @dataclass(frozen=True)
 class Corridor:
-    """Success of an attack with its one-sided limits, the ceiling above it, and how the two stand to each other.
+    """Success of an attack with its one-sided limits, the ceiling, and how the two compare.
 
-    ``open``: nobody knows what lies between; ``tight``: the attack's upper limit reaches the ceiling and its lower one
-    at least half of it, so that neither a much better attack nor a much better proof is left (few records can show
-    neither); ``contradiction``: its lower limit exceeds the ceiling.
+    ``open``: there is a gap between them; ``tight``: the attack's upper limit reaches the ceiling, its lower limit at
+    least half of it, so that neither a much better attack nor a much better proof exists (this cannot be shown with few
+    records); ``contradiction``: the lower limit exceeds the ceiling.
     """
 
     success: float
@@ -45,9 +45,9 @@ class Corridor:
 
 
 def corridor(hits: int, trials: int, ceiling: float | None, *, confidence: float = 0.99) -> Corridor:
-    """What ``hits`` successes in ``trials`` independent records say beside a ceiling on P(success), or None.
+    """Compare ``hits`` successes in ``trials`` independent records with a ceiling on P(success), or None.
 
-    A right ceiling is contradicted with probability at most ``1 − confidence`` (per cell: correct for many).
+    A valid ceiling is contradicted with probability at most ``1 − confidence`` (per cell; correct for many cells).
     """
     guards.count(trials, "trials", "corridor")
     if guards.count(hits, "hits", "corridor", least=0) > trials:

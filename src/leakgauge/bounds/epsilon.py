@@ -1,8 +1,8 @@
-"""Differential privacy of noise in numbers: ε, δ, μ and σ. Every result says which unit it protects.
+"""Differential privacy of noise: ε, δ, μ and σ. Every result states the unit it protects.
 
 ``sigma`` is the noise multiplier: the standard deviation over the clipping norm. Whether "one unit" is a **record**
-(clipped per example, DP-SGD) or a **client** (its whole update clipped) is decided by what was clipped; the formulas
-are the same. Adding or removing a unit moves the sum by at most one clipping norm; replacing it, by two.
+(clipped per example, DP-SGD) or a **client** (its whole update clipped) depends on what was clipped; the formulas are
+the same. Adding or removing a unit changes the sum by at most one clipping norm, replacing it by two.
 
 References:
     Balle and Wang, Improving the Gaussian Mechanism for Differential Privacy, 2018. https://arxiv.org/abs/1805.06530
@@ -36,7 +36,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The smallest ε for which μ-GDP implies (ε, δ); 0 where δ alone already covers it."""
+    """The smallest ε for which μ-GDP implies (ε, δ); 0 where δ alone is enough."""
     m = guards.positive(mu, "mu", _EXACT)
     log_d = math.log(guards.inside(delta, "delta", _EXACT, 0.0, 1.0))
     if _log_delta(m, 0.0) <= log_d:
@@ -59,7 +59,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def classical_sigma(epsilon: float, delta: float) -> float:
-    """``σ = √(2 log(1.25/δ)) / ε``: the textbook multiplier, proven for ε in (0, 1) only, never the tightest.
+    """``σ = √(2 log(1.25/δ)) / ε``: the textbook multiplier, proven only for ε in (0, 1) and never tight.
 
     References:
         Dwork and Roth, The Algorithmic Foundations of Differential Privacy, 2014, Theorem A.1.
@@ -76,7 +76,7 @@ def mu_of_noise(sigma: float, *, steps: int = 1, relation: Relation = "add-or-re
 
 
 def clipping_norms(relation: Relation) -> float:
-    """By how many clipping norms neighbouring data sets differ."""
+    """The sensitivity in clipping norms: how far apart the sums of neighbouring data sets can be."""
     return 2.0 if relation == "replace" else 1.0
 
 

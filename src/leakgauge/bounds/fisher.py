@@ -1,8 +1,8 @@
 """Fisher information of a noisy update about its record: an indicator, and with a prior, a bound on average error.
 
 For ``y = u(x) + σ z`` the information is ``I(x) = JᵀJ/σ²``, with J the Jacobian of the update in x. No attack is
-needed. Cramér-Rao binds **unbiased** estimators only, and reconstructions are biased: a large figure is a good sign,
-never a proof. Van Trees' inequality binds all estimators, on average over a prior.
+needed. Cramér-Rao holds for **unbiased** estimators only, and reconstructions are biased: a large value is a good sign,
+never a proof. Van Trees' inequality holds for all estimators, on average over a prior.
 
 References:
     Hannun, Guo and van der Maaten, Measuring Data Leakage in Machine-Learning Models with Fisher Information, 2021.
@@ -31,10 +31,10 @@ UpdateOf = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Indicator:
-    """What a record's update says about it, in mean squared error per entry. Not a proof (see the module).
+    """How much a record's update reveals, as a mean squared error per entry. Not a proof (see the module).
 
-    ``cramer_rao = mean(1/λ)`` over the eigenvalues λ of the information, infinite if some direction is not seen at
-    all; ``harmonic = 1/mean(λ)`` is never above it, and finite unless nothing is seen.
+    ``cramer_rao = mean(1/λ)`` over the eigenvalues λ of the information, infinite if the update does not depend on some
+    direction; ``harmonic = 1/mean(λ)`` is never larger, and finite unless the update does not depend on the record.
     """
 
     cramer_rao: float
@@ -48,8 +48,8 @@ class Indicator:
 class AverageError:
     """A lower limit on the mean squared error per entry of **any** estimator, averaged over a Gaussian prior.
 
-    ``bound`` plugs an information averaged over ``draws`` of the prior into a matrix inverse, which errs upwards by
-    Jensen's inequality when the draws are few; ``trace_form``, smaller, needs only its trace.
+    ``bound`` inverts the information averaged over ``draws`` samples of the prior; by Jensen's inequality it is biased
+    upwards when there are few; ``trace_form``, which is smaller, needs only the trace.
     """
 
     bound: float
@@ -101,8 +101,8 @@ def van_trees(
 ) -> AverageError:
     """The Bayesian Cramér-Rao bound under ``x ~ N(m, τ² I)``: ``tr((E[I(x)] + I/τ²)⁻¹)/d``.
 
-    ``prior_draws`` ``[n, …]`` are draws from that prior; ``prior_std`` is τ. Exact, and reached by the posterior mean,
-    when the update is linear in x. Conditional on the prior being the truth, which a Gaussian on images is not.
+    ``prior_draws`` ``[n, …]`` are draws from that prior; ``prior_std`` is τ. Exact, and attained by the posterior mean,
+    when the update is linear in x. Assumes that the prior is right, which a Gaussian prior on images is not.
     """
     scale = guards.positive(sigma, "sigma", _FORMULA)
     precision = guards.positive(prior_std, "prior_std", _FORMULA) ** -2

@@ -44,7 +44,7 @@ def log_capacity_gaussian(dim: int, clip: float, sigma: float, *, group: int = 1
         group: L, for the mean of L clipped records with noise σ/L: the radius stays R, so ``a = L R/σ``. (Of one
             record, the others known, the mean reveals a ball of radius R/L: use ``group=1`` for that.)
         as_printed: the theorem as printed, whose coefficient 2/Γ(p/2)… doubles the tail: its proof carries the ½
-            that the theorem lost (at R = 0 it gives 2). For comparison only.
+            that the theorem lost (at R = 0 it gives 2). Only for comparison.
     """
     return float(_log_capacities([dim], [clip], sigma, group, as_printed)[0])
 
@@ -65,7 +65,7 @@ class LayerCapacity:
 def log_capacity_layers(
     dims: Sequence[int], clip: float | Sequence[float], sigma: float, *, group: int = 1, as_printed: bool = False
 ) -> LayerCapacity:
-    """Log capacity when layer l, of dimension ``dims[l]``, is clipped to ``clip`` (or ``clip[l]``) on its own.
+    """Log capacity when layer l, of dimension ``dims[l]``, is clipped separately to ``clip`` (or ``clip[l]``).
 
     Noise is independent across layers and each may be anywhere in its ball, so the channel is a product and its
     capacity the product of the layers'. The paper bounds it by one ball around all parameters.
@@ -99,7 +99,7 @@ def log_capacity_box(dim: int, clip: float, sigma: float) -> float:
 
 
 def ratio(clip: float, sigma: float, group: int = 1, formula: str = _FORMULA) -> float:
-    """``a = L R/σ``, checked; the only thing the capacity depends on besides p."""
+    """``a = L R/σ``, checked; apart from p the capacity depends only on this ratio."""
     radius = guards.non_negative(clip, "clip", formula)
     scale = guards.positive(sigma, "sigma", formula)
     a = guards.count(group, "group", formula) * radius / scale

@@ -1,4 +1,4 @@
-"""The Fisher indicator of a task's record: what its noisy update says about it, without an attack."""
+"""The Fisher indicator for a record of a task: how much its noisy update reveals, without an attack."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _WHERE = "Fisher indicator"
 def fisher_indicator(task: Task, record: Records, *, chunk: int = 16) -> Indicator:
     """:func:`cramer_rao` at one record under the task's protection: maps of the update, then Gaussian noise.
 
-    ``I(x) = JᵀJ/σ²`` with J the Jacobian, in the record's pixels, of the update at the door of the noise (clipped,
-    say); the label counts as known. **An indicator, no proof**: unbiased estimators only. Parts after the noise
-    are not counted; they can only lower it.
+    ``I(x) = JᵀJ/σ²`` with J the Jacobian, with respect to the record, of the update just before the noise (for example
+    after clipping); the label is assumed to be known. **An indicator, not a proof**: it holds for unbiased estimators
+    only. Parts after the noise are post-processing and are ignored; they can only lower the information.
     """
     at, noise = _noise(task)
     if len(record) != 1 or task.recipe.batch != 1:
@@ -42,14 +42,14 @@ def _noise(task: Task) -> tuple[int, GaussianNoise]:
 
 
 def _update_at(task: Task, at: int, labels: Tensor) -> UpdateOf:
-    """The update of x, all tensors in one, behind the first ``at`` parts."""
+    """The update of x as one tensor, after the first ``at`` parts."""
     before = Chain(parts_of(task.protection.update)[:at] or (Identity(),))
 
     def update(x: Tensor) -> Tensor:
         made = update_of(task.working, task.params, task.buffers, x.unsqueeze(0), labels, task.working_recipe)
         moved = before.apply(Batch.of({name: value.unsqueeze(0) for name, value in made.items()}), {})
         if moved is None:
-            raise NoDensityError(f"{before!r} is no differentiable map", where=_WHERE, remedy="leave it out")
+            raise NoDensityError(f"{before!r} is not a differentiable map", where=_WHERE, remedy="leave it out")
         assert isinstance(moved, Batch)
         return torch.cat([value.flatten() for value in moved.dense().values()])
 

@@ -1,7 +1,7 @@
 """Bayes capacity of Laplace noise on an update clipped in L1: a truncated exponential series.
 
-An update u with ``‖u‖₁ ≤ R`` in ``R^p``, observed as ``y = u + b e`` with independent Laplace entries. The likeliest
-u of an observation is its nearest point in L1, at distance ``(‖y‖₁ − R)₊``, so with ``a = R/b``
+An update u with ``‖u‖₁ ≤ R`` in ``R^p``, observed as ``y = u + b e`` with independent Laplace entries. The most likely
+u for an observation is its nearest point in L1, at distance ``(‖y‖₁ − R)₊``, so with ``a = R/b``
 
     C = (2b)^{−p} ∫ exp(−(‖y‖₁ − R)₊ / b) dy.
 

@@ -1,6 +1,6 @@
-"""What is proven of each law of noise: capacity, ε, and the ceiling on reconstruction, at a given sensitivity.
+"""What is proven for each law of noise: capacity, ε, and the ceiling on reconstruction, at a given sensitivity.
 
-A law of one's own gets a bound by registering its proof::
+Your own law gets a bound by registering its proof::
 
     @proof_of.register
     def _(law: MyNoise) -> Proof:
@@ -29,7 +29,7 @@ NOISE = "the noise is drawn as stated, independently of everything, and hidden"
 
 @dataclass(frozen=True)
 class Figure:
-    """A proven number with what it says, or None with why there is none; and what it rests on."""
+    """A proven number with its meaning, or None with the reason why there is none; and its assumptions."""
 
     value: float | None
     sentence: str
@@ -37,16 +37,16 @@ class Figure:
 
 
 class Proof(Protocol):
-    """What is proven of noise of one law."""
+    """What is proven for noise of one law."""
 
     def log_capacity(self, at: Sensitivity) -> float:
-        """Log Bayes capacity of one round, about all the client's records."""
+        """Log Bayes capacity of one round, for all records of the client together."""
 
     def epsilon(self, at: Sensitivity, rounds: int, delta: float | None) -> Figure:
         """ε of all rounds, for one unit of the sensitivity."""
 
     def ceiling(self, at: Sensitivity, rounds: int, guess: float) -> Ceiling | None:
-        """A ceiling on success beside that of the capacity, if the best guess succeeds with ``guess``; or None."""
+        """A further ceiling on success, if the best guess succeeds with probability ``guess``; or None."""
 
 
 @singledispatch
@@ -57,7 +57,7 @@ def proof_of(law: NoiseLaw) -> Proof:
 
 @dataclass(frozen=True)
 class GaussianProof:
-    """Of ``N(0, σ²)`` on every entry: exact capacity of the ball or of the layers, exact ε, exact trade-off."""
+    """For ``N(0, σ²)`` on every entry: exact capacity of the ball or of the layers, exact ε, exact trade-off."""
 
     std: float
 
@@ -84,7 +84,7 @@ class GaussianProof:
 
 @dataclass(frozen=True)
 class LaplaceProof:
-    """Of Laplace noise of one scale on every entry, from the sensitivity in L1; δ = 0."""
+    """For Laplace noise of one scale on every entry, from the sensitivity in L1; δ = 0."""
 
     scale: float
 
@@ -102,7 +102,7 @@ class LaplaceProof:
 
 @dataclass(frozen=True)
 class VonMisesFisherProof:
-    """Of von Mises-Fisher noise: only directions enter, and every direction is possible."""
+    """For von Mises-Fisher noise: only directions enter, and every direction is possible."""
 
     concentration: float
 

@@ -1,9 +1,9 @@
-"""From a protection to its bounds: capacity, ε, and the ceiling on reconstruction, or a sentence why there is none.
+"""The bounds of a protection: capacity, ε and the ceiling on reconstruction, or the reason why there is none.
 
-A proof needs two things: noise, and a limit on how far a record can move what the noise is added to. What stands
-before the clipping is pre-processing and what follows the noise post-processing: neither raises any of the three. So
-the update-stage chain is read from its noise backwards; the other stages come before it and need not be known. Parts
-are asked what they promise, so that one of somebody else's package gets a bound like ours.
+A proof needs noise, and a limit on how far a record can move what the noise is added to (the sensitivity). Parts before
+the clipping are pre-processing and parts after the noise are post-processing: neither increases any of the three. The
+update-stage chain is analysed from its noise backwards; the other stages come before it and do not matter. Parts state
+what they promise, so that a part of another package gets a bound, too.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _UNPROVEN = "no proof is known"
 
 @dataclass(frozen=True)
 class Bound:
-    """What no adversary beats under a protection.
+    """What no adversary can beat under a protection.
 
-    ``log_capacity`` is about everything the client's records say together; ``epsilon`` protects one ``unit``;
-    ``ceiling`` is on the probability of reconstructing one record within the threshold of the best guess.
+    ``log_capacity`` covers all records of the client together; ``epsilon`` protects one ``unit``; ``ceiling`` bounds
+    the probability of reconstructing one record within the threshold of the best guess.
     """
 
     protection: str
@@ -80,13 +80,13 @@ def bound_of(
 
     Args:
         sizes: p, the entries of the update; or by tensor name, which clipping per layer needs.
-        batch: L, the examples of one update. Per-example clipping divides one record's weight by it; with matched
-            reconstructions an adversary without the update has L guesses, so the best guess counts L times.
+        batch: L, the examples of one update. Per-example clipping divides the sensitivity to one record by L; since L
+            reconstructions are matched to the records, the best guess has L attempts and counts L times.
         rounds: in how many rounds the same records take part.
-        delta: δ of the ε asked for; None asks for none (Laplace and von Mises-Fisher noise have δ = 0 anyway).
-        guess: the success of the best guess at the leak threshold: a :class:`BestGuess`, whose upper limit is used, or
-            a number that is known. None asks for no ceiling. If the adversary knows labels, so must the guess.
-        grants: the nuisances that the threat model grants: one that depends on the record goes around the noise.
+        delta: δ of the requested ε; None for no ε (Laplace and von Mises-Fisher noise have δ = 0 anyway).
+        guess: the success of the best guess at the leak threshold: a :class:`BestGuess`, whose upper limit is used,
+            or a known number; None for no ceiling. If the adversary knows labels, the guess must use them, too.
+        grants: the nuisances that the threat model grants; one that depends on the record bypasses the noise.
         reduction: whether the client averages or sums its examples.
     """
     whole = Protection(update=protection) if isinstance(protection, UpdatePart) else protection
@@ -107,7 +107,7 @@ def bound_of(
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is asked for, whatever the noise."""
+    """What was requested, independent of the noise."""
 
     rounds: int
     delta: float | None
@@ -118,7 +118,7 @@ class _Asked:
 def _bound_by(
     whole: Protection, place: int, law: NoiseLaw, client: Sensitivity, grants: Collection[str], asked: _Asked
 ) -> Bound:
-    """The bound that the noise at one place of the chain gives."""
+    """The bound that follows from the noise at one place of the chain."""
     try:
         at = sensitivity_at(whole, place, client, grants)
         proof = proof_of(law)
@@ -141,15 +141,15 @@ def _nothing(whole: Protection, why: str, rounds: int) -> Bound:
 
 
 def _without_noise(whole: Protection) -> str:
-    """Why nothing is proven of a protection without noise of a known law on the update."""
+    """Why nothing is proven about a protection without noise of a known law on the update."""
     early = [part for part in (*whole.input, *whole.model, *whole.training) if part != part.neutral()]
     late = [part for part in parts_of(whole.update) if is_noise(part) or any(n.law for n in part.nuisances)]
     chance = [*early, *(part for part in late if part != part.neutral())]
     if chance:
         names = " and ".join(map(repr, chance))
         drawn = "draws" if len(chance) == 1 else "draw"
-        return f"{names} {drawn} at random, but not noise on a clipped update, which is what proofs are known for"
-    return f"{whole!r} adds no noise: what leaves is a function of the record, and nothing limits what it tells"
+        return f"{names} {drawn} at random, but proofs are known only for noise on a clipped update"
+    return f"{whole!r} adds no noise: the release is a function of the record, and nothing limits what it reveals"
 
 
 def _value(figure: Figure) -> float:
@@ -158,8 +158,8 @@ def _value(figure: Figure) -> float:
 
 def _capacity(log_capacity: float, rounds: int) -> Figure:
     sentence = (
-        f"no adversary multiplies its success by more than e^{log_capacity:.4g}, whatever its prior and its gain, "
-        f"about all the client's records together, over {times(rounds)}"
+        f"no adversary multiplies its success by more than e^{log_capacity:.4g}, for any prior and any gain, "
+        f"on all records of the client together, over {times(rounds)}"
     )
     return Figure(log_capacity, sentence, (NOISE,))
 
@@ -186,17 +186,17 @@ def _ceiling(log_capacity: float, proof: Proof, at: Sensitivity, asked: _Asked, 
 
 
 def _about(guess: BestGuess | float, batch: int) -> tuple[str, ...]:
-    """What the success of the best guess rests on."""
+    """The assumptions behind the success of the best guess."""
     several = (
-        (f"the best guess counts {batch} times: that many reconstructions are matched to the record",)
+        (f"the best guess counts {batch} times: {batch} reconstructions are matched to each record",)
         if batch > 1
         else ()
     )
     if not isinstance(guess, BestGuess):
         return ("the best guess is given, not measured", *several)
-    limit = f"upper {guess.confidence:.0%} limit over {guess.samples} reference records"
-    sample = f"best guess: {limit}, drawn like the victim's"
-    tried = ("the best guess is the best of those that were tried",) if guess.scope != "all guesses" else ()
+    limit = f"upper {guess.confidence:.0%} limit on {guess.samples} reference records"
+    sample = f"best guess: {limit}, distributed like the victim's"
+    tried = ("the best guess covers only the guesses that were tried",) if guess.scope != "all guesses" else ()
     return (sample, *tried, *several)
 
 

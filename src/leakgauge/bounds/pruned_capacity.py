@@ -1,7 +1,7 @@
-"""Bayes capacity of Gaussian noise on a pruned update: fewer coordinates carry anything.
+"""Bayes capacity of Gaussian noise on a pruned update: fewer coordinates carry information.
 
 A random mask m, drawn without looking at the update, keeps each of p coordinates with probability q; ``m ⊙ u`` gets
-the noise. With the mask in the adversary's hands the channel has outputs (m, y), and
+the noise. If the adversary knows the mask, the channel has outputs (m, y), and
 
     C = Σ_m P(m) ∫ sup_u f(y | u, m) dy = E_k[C(k, R/σ)],        k ~ Binomial(p, q),
 
@@ -25,7 +25,7 @@ _DIRECT = 400  # wider than this, the sum over k is an integral to machine preci
 
 
 def log_capacity_pruned(dim: int, clip: float, sigma: float, keep: float, *, group: int = 1) -> float:
-    """Log Bayes capacity of: clip to R, keep each coordinate with probability ``keep``, add ``N(0, σ²)``.
+    """Log Bayes capacity: clip to R, keep each coordinate with probability ``keep``, add ``N(0, σ²)``.
 
     Exact if the adversary knows the mask, an upper bound if not (exact again for p = 1, and for clipping entry by
     entry). For a mask of exactly k coordinates use ``log_capacity_gaussian(k, …)``. If the kept coordinates are
@@ -50,7 +50,7 @@ def log_capacity_pruned(dim: int, clip: float, sigma: float, keep: float, *, gro
 
 
 def log_capacity_sparse(dim: int, kept: int, clip: float, sigma: float) -> float:
-    """Log Bayes capacity, at most, when the client itself chooses which ``kept`` of p coordinates to send (top-k).
+    """Upper bound on the log capacity when the client itself chooses which ``kept`` of p coordinates to send (top-k).
 
     The updates then fill ``binom(p, k)`` balls of dimension k; the integral of a maximum is at most the sum, and the
     balls lie in the one of dimension p: ``min(binom(p, k) C(k), C(p))``.

@@ -1,6 +1,6 @@
 """Reconstruction robustness: a ceiling on how often any adversary reconstructs a record within a threshold.
 
-If no guess made without the observation succeeds with probability above g, then an adversary who sees the release of a
+If no guess without the observation succeeds with probability above g, then an adversary who sees the release of a
 mechanism succeeds with probability at most ``1 − f(g)``, where f is the trade-off function between the release and a
 reference release that does not depend on the record. Conditional on the prior under which ``g = guess`` was estimated.
 
@@ -42,7 +42,7 @@ def gaussian_ceiling(guess: float, *, clip: float, sigma: float, rounds: int = 1
     """``Φ(Φ⁻¹(g) + μ)`` with ``μ = √T R/σ``: Gaussian noise on an update (or record) clipped to R, over T rounds.
 
     The relation is add-or-remove: the reference is a zero contribution, at most R away. No subsampling is assumed:
-    the ceiling holds for a record that takes part in all T rounds, whatever later rounds make of earlier releases.
+    the ceiling holds for a record that takes part in all T rounds, however later rounds depend on earlier releases.
     """
     mu = guards.non_negative(clip, "clip", _FORMULA) / guards.positive(sigma, "sigma", _FORMULA)
     return mu_ceiling(guess, mu, rounds=rounds)
@@ -67,7 +67,7 @@ def epsilon_ceiling(guess: float, epsilon: float, delta: float = 0.0) -> Ceiling
 
 
 def tradeoff_ceiling(guess: float, tradeoff: Callable[[float], float], *, name: str = "f-DP") -> Ceiling:
-    """``1 − f(g)`` for any trade-off function f: the least type II error of a test of level g."""
+    """``1 − f(g)`` for any trade-off function f: the smallest type II error of a test of level g."""
     g = guards.probability(guess, "guess", _FORMULA)
     error = float(tradeoff(g))
     guards.inside(error, "the trade-off at the guess", _FORMULA, 0.0, 1 - g + 1e-12, closed_low=True, closed_high=True)
@@ -97,7 +97,7 @@ def vmf_ceiling(guess: float, *, dim: int, concentration: float) -> Ceiling:
 
 
 def vmf_rounds(guess: float, dim: int, concentration: float, rounds: int) -> Ceiling:
-    """T observations of von Mises-Fisher noise, c the concentration: the least of three limits.
+    """T observations of von Mises-Fisher noise with concentration c: the smallest of three limits.
 
     Against the uniform direction the density's ratio lies in ``[C e^{−2c}, C]``, whatever was released before:
     ``C^T g`` and ``1 − e^{T(log C − 2c)} (1 − g)``. By Hölder's inequality, for every α > 1,

@@ -15,7 +15,7 @@ from leakgauge.expr import Part
 def sensitivity_at(whole: Protection, place: int, client: Sensitivity, grants: Collection[str] = ()) -> Sensitivity:
     """The sensitivity of the updates that reach the noise at ``place`` of the update-stage chain.
 
-    ``client`` describes the client before any part. :class:`NoBoundError` says in a sentence why there is no limit.
+    ``client`` describes the client before any part. :class:`NoBoundError` explains why it is unbounded.
     """
     parts = parts_of(whole.update)
     noise, before = parts[place], parts[:place]
@@ -33,11 +33,11 @@ def sensitivity_at(whole: Protection, place: int, client: Sensitivity, grants: C
         return reached
     if lengthened is not None:
         raise NoBoundError(
-            f"{lengthened!r} stands between the clipping and {noise!r}, and may lengthen the update",
+            f"{lengthened!r} may increase the norm of the update between clipping and {noise!r}",
             remedy="put it first",
         )
     raise NoBoundError(
-        f"nothing clips the update before {noise!r}: a record may move it farther than any noise hides",
+        f"nothing clips the update before {noise!r}, so its sensitivity to a record is unbounded",
         remedy="put clip(norm=…) before it",
     )
 
@@ -46,18 +46,19 @@ def _refuse_peeking(noise: UpdatePart, after: Iterable[UpdatePart]) -> None:
     for part in after:
         if not part.post_processing:
             raise NoBoundError(
-                f"{part!r} acts after {noise!r} and may look at the record itself", remedy="put it before the noise"
+                f"{part!r} acts after {noise!r} but is not post-processing: it may use the record",
+                remedy="put it before the noise",
             )
 
 
 def _refuse_grants(before: Iterable[Part], grants: Collection[str]) -> None:
-    """What is granted of a part before the noise must not depend on the record."""
+    """Refuse grants of parts before the noise that may depend on the record."""
     for part in before:
         for nuisance in getattr(part, "nuisances", ()):
             # what follows a law of its own is drawn without looking at the record
             if nuisance.law is None and any(_names(grant, part, nuisance.name) for grant in grants):
                 raise NoBoundError(
-                    f"the granted {nuisance.name} of {part!r} may depend on the record, and goes around the noise"
+                    f"the granted {nuisance.name} of {part!r} may depend on the record and bypasses the noise"
                 )
 
 

@@ -1,8 +1,8 @@
-"""Bayes capacity of Gaussian noise on a set without a formula, by Monte Carlo with an interval that holds.
+"""Bayes capacity of Gaussian noise on a set without a formula, by Monte Carlo with a valid interval.
 
 For any compact K the capacity is ``∫ exp(−dist(y, K)²/2σ²) dy / (2πσ²)^{p/2}``. Both estimators below average a
-variable that lies in a known interval, so the interval is an empirical Bernstein one: it holds for every number of
-draws, not only in the limit.
+bounded variable, so the interval is an empirical Bernstein interval: it holds for any number of draws, not only in
+the limit.
 
 References:
     Maurer and Pontil, Empirical Bernstein Bounds and Sample Variance Penalization, 2009.
@@ -43,7 +43,7 @@ def log_capacity_points(
     """Log Bayes capacity when the update is one of N rows: ``N · E[max_i P(i | y)]`` under a uniform prior.
 
     ``C/N`` is the success of the exact posterior maximiser, so this is what a perfect attack on N known
-    secrets reaches. Only the span of the rows matters: noise orthogonal to it says nothing, and is not drawn.
+    secrets reaches. Only the span of the rows matters: noise orthogonal to it carries no information and is not drawn.
     """
     scale = guards.positive(sigma, "sigma", _FORMULA)
     guards.count(draws, "draws", _FORMULA, least=2)
@@ -103,8 +103,8 @@ def log_capacity_set(
 
     Draw y from the density ``∝ exp(−dist(y, ball)²/2σ²)`` that the ball's capacity integrates; then
     ``C = C_ball · E[exp((dist(y, ball)² − dist(y, K)²)/2σ²)]``, a mean over [0, 1]. ``distance`` maps points
-    ``[n, p]`` to ``[n]``. Made for small p: in high dimension a set that is much smaller than the ball is hit too
-    rarely, and the interval, still true, says little more than ``C ≤ C_ball``.
+    ``[n, p]`` to ``[n]``. Suitable for small p: in high dimension a set that is much smaller than the ball is hit too
+    rarely, and the interval, though valid, says little more than ``C ≤ C_ball``.
     """
     p = guards.count(dim, "dim", _FORMULA)
     guards.count(draws, "draws", _FORMULA, least=2)
@@ -113,7 +113,7 @@ def log_capacity_set(
     to_set = np.asarray(distance(y * sigma), dtype=np.float64) / sigma
     if to_set.shape != (draws,) or not (to_set >= beyond * (1 - 1e-9) - 1e-9).all():
         raise DomainError(
-            "distance must give one number per point, never below the distance to the ball that holds the set",
+            "distance must return one number per point, never below the distance to the ball that contains the set",
             where=_FORMULA,
             remedy="enlarge radius, or check distance",
         )

@@ -1,4 +1,4 @@
-"""How much of a von Mises-Fisher law lies in the cap that holds a share g of the sphere."""
+"""The mass of a von Mises-Fisher law in the cap that covers a share g of the sphere."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The command line: one file per command.
 
-Errors become one line, ``error: where: what; remedy``, and the exit code of their family; an interrupt
-becomes 130. A traceback is a bug of ours.
+Errors are printed as one line, ``error: where: what; remedy``, with the exit code of their family; an interrupt
+exits with 130. A traceback is a bug in leakgauge.
 """
 
 from __future__ import annotations

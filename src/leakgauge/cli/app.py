@@ -1,4 +1,4 @@
-"""The program ``leakgauge``: its options, its commands, and what becomes of errors."""
+"""The program ``leakgauge``: options, commands and error handling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leakgauge.errors import ExitCode, LeakgaugeError
 
 
 class Program(TyperGroup):
-    """The outermost command: every error of every command passes here."""
+    """The outermost command, which handles the errors of every command."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -25,13 +25,13 @@ class Program(TyperGroup):
             typer.echo("interrupted", err=True)
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except Exception as error:
-            if isinstance(said := getattr(error, "message", None), str):  # bad usage, in words of whoever parsed it
-                error.message = said.removeprefix("Value error, ")  # type: ignore[attr-defined]
+            if isinstance(message := getattr(error, "message", None), str):  # bad usage, in the words of the parser
+                error.message = message.removeprefix("Value error, ")  # type: ignore[attr-defined]
             raise
 
 
 def lines(error: LeakgaugeError) -> list[str]:
-    """``where: what; remedy``, a line per problem; messages of user code may bring line breaks of their own."""
+    """``where: what; remedy``, one line per problem; messages of user code may contain line breaks."""
     problems = getattr(error, "problems", None) or (error,)
     return [" ".join(str(problem).split()) for problem in problems]
 
@@ -66,13 +66,13 @@ def program(
     \b
     Examples:
       leakgauge init                    write a commented starter spec
-      leakgauge check leakgauge.toml    all its problems, or its plan
+      leakgauge check leakgauge.toml    list its problems, or show the plan
       leakgauge audit leakgauge.toml    attack your own set-up; writes an HTML report
       leakgauge list                    every part: defenses, attacks, priors, models
-      leakgauge list model              the parts of one kind
+      leakgauge list model              parts of one kind
       leakgauge data list               the data sets, and which are on this machine
-      leakgauge data fetch mnist        get a full data set
-      leakgauge data show my-set.npz    look at a data set of your own
+      leakgauge data fetch mnist        fetch a full data set
+      leakgauge data show my-set.npz    describe your own data set
       leakgauge bound gaussian --sigma 0.5 --clip 1 --dim 13700
     """
 

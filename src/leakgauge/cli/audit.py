@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Preset(StrEnum):
-    """How much work a starter spec asks for."""
+    """The compute budget of a starter spec."""
 
     quick = "quick"
     standard = "standard"
@@ -33,17 +33,17 @@ class Gate(StrEnum):
 
 def init(
     path: Annotated[Path, typer.Argument(help="Where to write the spec.")] = Path("leakgauge.toml"),
-    preset: Annotated[Preset, typer.Option(help="How much work it asks for.")] = Preset.standard,
+    preset: Annotated[Preset, typer.Option(help="The compute budget of the audit.")] = Preset.standard,
 ) -> None:
     """Write a commented starter spec that runs as it is."""
     from leakgauge.study.starter import starter
 
     if path.exists():
-        raise LeakgaugeError("is there already", where=str(path), remedy="give another name, or remove it")
+        raise LeakgaugeError("already exists", where=str(path), remedy="give another name, or remove it")
     try:
         path.write_text(starter(path.name, preset.value), encoding="utf-8")
     except OSError as fault:
-        remedy = "give a name in a folder that is there and that you may write to"
+        remedy = "give a path in an existing folder that you can write to"
         raise LeakgaugeError(f"cannot be written ({fault.strerror})", where=str(path), remedy=remedy) from None
     typer.echo(f"wrote {path}; next: leakgauge check {path}")
 
@@ -52,9 +52,9 @@ def check(
     path: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
     ablate: Annotated[bool, typer.Option("--ablate", help="Plan for `audit --ablate`.")] = False,
 ) -> None:
-    """List every problem of a spec, or its plan with the work, time and memory it will take.
+    """List every problem of a spec; if there is none, show the plan with its work, time and memory.
 
-    Imports none of your code; parts of ours are timed on their first steps.
+    Imports none of your code; built-in parts are timed on their first steps.
     """
     from leakgauge.audit.estimate import estimate
     from leakgauge.audit.plan import CHUNK
@@ -68,7 +68,7 @@ def check(
     chunks = -(-spec.task.records // CHUNK)
     split = "" if chunks == 1 else f" x {chunks} chunks (of up to {CHUNK} updates)"
     typer.echo(f"{path}: fine")
-    least = "at least " if work.seconds is None else ""  # what your own parts add is known when they run
+    least = "at least " if work.seconds is None else ""  # the cost of user parts is known only when they run
     typer.echo(
         f"plan: {_many(len(spec.defenses), 'defense')} x {_many(len(spec.adversaries), 'adversary')} x 3 arms "
         f"(the update, another record's update, noise){at}{split}, {_many(spec.task.records, 'update')} of "
@@ -85,24 +85,26 @@ def _many(count: int, word: str) -> str:
 
 def audit(
     path: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
-    out: Annotated[Path | None, typer.Option(help="The run folder; default: the spec's name with -run.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; default: the name of the spec with -run.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes, one thread each.")] = 1,
-    fail_on: Annotated[Gate | None, typer.Option(help="Exit with 3 if a verdict is this bad, or unreliable.")] = None,
+    fail_on: Annotated[
+        Gate | None, typer.Option(help="Exit with 3 if a verdict is this bad or worse, or inconclusive.")
+    ] = None,
     ablate: Annotated[
-        bool, typer.Option("--ablate", help="Also take away each grant in turn, to see what it was worth.")
+        bool, typer.Option("--ablate", help="Also attack without each grant, to see what it was worth.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
     redact: Annotated[
-        bool, typer.Option("--redact", help="Keep neither originals nor reconstructions nor labels.")
+        bool, typer.Option("--redact", help="Do not store originals, reconstructions or labels.")
     ] = False,
 ) -> None:
-    """Attack your own set-up and say what leaks. Imports the code your spec names; the same command resumes.
+    """Attack your own set-up and report what leaks. Imports the code that the spec names; run it again to resume.
 
     \b
     Examples:
       leakgauge audit leakgauge.toml --workers 2
       leakgauge audit leakgauge.toml --fail-on recognisable --quiet     in CI
-      leakgauge audit leakgauge.toml --ablate                           what was each grant worth?
+      leakgauge audit leakgauge.toml --ablate                           measure what each grant is worth
 
     \b
     Exit codes: 0 done, 1 a planned cell failed, 2 bad spec, 3 gate failed, 4 invalid set-up, 5 an attack beat a bound,
@@ -123,7 +125,8 @@ def audit(
     except KeyboardInterrupt:
         flags = "".join(f" --{flag}" for flag, given in (("ablate", ablate), ("redact", redact)) if given)
         typer.echo(
-            f"interrupted; finished cells are kept. Resume with: leakgauge audit {path} --out {folder}{flags}", err=True
+            f"interrupted; finished cells are saved. Resume with: leakgauge audit {path} --out {folder}{flags}",
+            err=True,
         )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     _tell(result, folder, redact)

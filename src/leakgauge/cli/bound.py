@@ -1,4 +1,4 @@
-"""``leakgauge bound``: what no adversary can beat, from the numbers of a mechanism alone."""
+"""``leakgauge bound``: what no adversary can beat, from the parameters of a defense alone."""
 
 from __future__ import annotations
 
@@ -18,22 +18,26 @@ from leakgauge.errors import DomainError, ExitCode
 if TYPE_CHECKING:
     from leakgauge.bounds import Privacy
 
-app = typer.Typer(name="bound", help="What no adversary can beat, from the mechanism alone.", no_args_is_help=True)
+app = typer.Typer(
+    name="bound", help="What no adversary can beat, from the parameters of a defense alone.", no_args_is_help=True
+)
 
 Dim = Annotated[int, typer.Option(help="p, the number of parameters of the update.")]
 Clip = Annotated[float, typer.Option(help="R, the clipping norm of the update.")]
 Sigma = Annotated[float, typer.Option(help="Standard deviation of the noise.")]
-Multiplier = Annotated[float, typer.Option("--sigma", help="Noise multiplier: standard deviation over clipping norm.")]
+Multiplier = Annotated[
+    float, typer.Option("--sigma", help="Noise multiplier: standard deviation divided by clipping norm.")
+]
 Delta = Annotated[float, typer.Option(help="δ, in (0, 1).")]
-Rate = Annotated[float, typer.Option(help="Poisson sampling rate, in (0, 1]; below 1 it needs leakgauge[dp].")]
+Rate = Annotated[float, typer.Option(help="Poisson sampling rate, in (0, 1]; a rate below 1 needs leakgauge[dp].")]
 Steps = Annotated[int, typer.Option(help="Number of noisy steps.")]
 Method = Annotated[str, typer.Option(help="auto, exact, rdp or pld.")]
 Unit = Annotated[str, typer.Option(help="What is protected: record or client.")]
 Relation = Annotated[str, typer.Option(help="add-or-remove or replace.")]
-Rounds = Annotated[int, typer.Option(help="Rounds the client takes part in.")]
+Rounds = Annotated[int, typer.Option(help="Rounds in which the client takes part.")]
 # Optional: typer reads the union | only from 0.12.4 on
 OptionalDim = Annotated[Optional[int], typer.Option(help="p, the number of parameters.")]  # noqa: UP045
-Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clipped one by one: 10,20,30.")]  # noqa: UP045
+Layers = Annotated[Optional[str], typer.Option(help="Dimensions of layers clipped separately: 10,20,30.")]  # noqa: UP045
 OptionalMu = Annotated[Optional[float], typer.Option(help="μ of one round; or --sigma and --clip.")]  # noqa: UP045
 OptionalSigma = Annotated[Optional[float], typer.Option(help="Standard deviation of the noise.")]  # noqa: UP045
 OptionalClip = Annotated[Optional[float], typer.Option(help="R, the clipping norm.")]  # noqa: UP045
@@ -43,7 +47,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 
 
 def _bounds() -> Any:
-    """The room, imported when a bound is asked for: ``--help`` should not wait for torch."""
+    """The package, imported when needed: ``--help`` should not wait for torch."""
     from leakgauge import bounds
 
     return bounds
@@ -71,7 +75,9 @@ def gaussian(
     group: Annotated[int, typer.Option(help="L, for a mean of L clipped records with noise sigma/L.")] = 1,
     keep: Annotated[float, typer.Option(help="Probability that random pruning keeps a coordinate.")] = 1.0,
     rounds: Rounds = 1,
-    as_printed: Annotated[bool, typer.Option(help="The paper's theorem as printed (its tail doubled).")] = False,
+    as_printed: Annotated[
+        bool, typer.Option(help="Use the paper's theorem as printed, which doubles the tail.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Bayes capacity of Gaussian noise on a clipped update."""
@@ -79,14 +85,16 @@ def gaussian(
     if layers is not None:
         dims = _dimensions(layers)
         if dim not in (None, sum(dims)) or keep != 1:
-            raise DomainError("layers exclude --dim and --keep", where="bound gaussian", remedy="give one of them")
+            raise DomainError("--layers excludes --dim and --keep", where="bound gaussian", remedy="give one of them")
         found = _bounds().log_capacity_layers(dims, clip, sigma, group=group, as_printed=as_printed)
         logs = vars(found)
     elif dim is None:
         raise DomainError("the dimension is missing", where="bound gaussian", remedy="give --dim or --layers")
     elif keep != 1:
         if as_printed:
-            raise DomainError("the printed theorem has no pruning", where="bound gaussian", remedy="leave --keep out")
+            raise DomainError(
+                "the printed theorem does not cover pruning", where="bound gaussian", remedy="omit --keep"
+            )
         logs = {"pruned": _bounds().log_capacity_pruned(dim, clip, sigma, keep, group=group)}
     else:
         logs = {"ball": _bounds().log_capacity_gaussian(dim, clip, sigma, group=group, as_printed=as_printed)}
@@ -164,7 +172,7 @@ def robustness(
     """Ceiling on the probability of reconstructing a record, from how often a guess without any update succeeds.
 
     \b
-    Example: a guess meets the leak threshold on 1 % of records; noise 2 on updates clipped to 1, four rounds.
+    Example: a guess reaches the leak threshold on 1 % of records; noise 2 on updates clipped to 1, four rounds.
       leakgauge bound robustness --guess 0.01 --sigma 2 --clip 1 --rounds 4
     """
     guards.probability(guess, "guess", "bound robustness")
@@ -174,7 +182,7 @@ def robustness(
         found = _bounds().gaussian_ceiling(guess, clip=clip, sigma=sigma, rounds=rounds)
     else:
         raise DomainError(
-            "the noise is not given once", where="bound robustness", remedy="give --mu, or --sigma and --clip"
+            "the noise must be given exactly once", where="bound robustness", remedy="give --mu, or --sigma and --clip"
         )
     rows = {
         "ceiling on success": found.value,
@@ -191,14 +199,14 @@ def protection(
     expression: Annotated[str, typer.Argument(help="A defense: 'clip(norm=1.0) | gaussian(std=0.1)'.")],
     dim: Dim,
     layers: Annotated[Optional[str], typer.Option(help="Entries of each layer, for per='layer': 10,20.")] = None,  # noqa: UP045
-    batch: Annotated[int, typer.Option(help="L, the examples of one update.")] = 1,
+    batch: Annotated[int, typer.Option(help="L, the number of examples per update.")] = 1,
     rounds: Rounds = 1,
-    delta: Annotated[Optional[float], typer.Option(help="δ of the ε asked for, in (0, 1).")] = None,  # noqa: UP045
+    delta: Annotated[Optional[float], typer.Option(help="δ of the requested ε, in (0, 1).")] = None,  # noqa: UP045
     guess: OptionalGuess = None,
     grant: Annotated[Optional[list[str]], typer.Option(help="A nuisance that the adversary knows.")] = None,  # noqa: UP045
     as_json: AsJson = False,
 ) -> None:
-    """Capacity, ε and ceiling of a whole protection, or why there is none."""
+    """Capacity, ε and ceiling of a whole protection, or the reason why there is none."""
     from leakgauge.defenses import protection as read
 
     sizes = {f"{i}.": n for i, n in enumerate(_dimensions(layers))} if layers is not None else dim
@@ -206,11 +214,11 @@ def protection(
         raise DomainError(
             f"layers must have {dim} entries in all, got {sum(sizes.values())}",
             where="bound protection",
-            remedy="let --layers add up to --dim",
+            remedy="make --layers add up to --dim",
         )
     options: Any = {"batch": batch, "rounds": rounds, "delta": delta, "guess": guess, "grants": grant or ()}
     found = _bounds().bound_of(read(expression), sizes, **options)
-    rows: dict[str, Any] = {"protection": found.protection, "protects": found.unit or "nothing that is proven"}
+    rows: dict[str, Any] = {"protection": found.protection, "protects": found.unit or "nothing is proven"}
     figures = {"log capacity": found.log_capacity, "ε": found.epsilon, "ceiling on success": found.ceiling}
     for name, figure in figures.items():
         rows[name] = "none" if figure.value is None else figure.value
@@ -222,13 +230,13 @@ def protection(
 
 @app.command()
 def corridor(
-    hits: Annotated[int, typer.Option(help="Records that the attack reconstructed within the threshold.")],
-    trials: Annotated[int, typer.Option(help="Records that it tried.")],
+    hits: Annotated[int, typer.Option(help="Records reconstructed within the threshold.")],
+    trials: Annotated[int, typer.Option(help="Records attacked.")],
     ceiling: Annotated[float, typer.Option(help="The bound on P(success).")],
-    confidence: Annotated[float, typer.Option(help="Of each one-sided limit.")] = 0.99,
+    confidence: Annotated[float, typer.Option(help="Confidence of each one-sided limit.")] = 0.99,
     as_json: AsJson = False,
 ) -> None:
-    """How a measured attack stands to a ceiling: open, tight, or a contradiction (exit code 5)."""
+    """Compare a measured attack with a ceiling: open, tight, or a contradiction (exit code 5)."""
     found = _bounds().corridor(hits, trials, ceiling, confidence=confidence)
     rows = {
         "state": found.state,
@@ -246,7 +254,7 @@ def corridor(
 @app.command()
 def channel(
     rows: Annotated[str, typer.Argument(help="p(y | x), a row per secret: '0.9,0.1;0.2,0.8'.")],
-    prior: Annotated[Optional[str], typer.Option(help="The secrets' probabilities; uniform if left out.")] = None,  # noqa: UP045
+    prior: Annotated[Optional[str], typer.Option(help="Probabilities of the secrets; default: uniform.")] = None,  # noqa: UP045
     as_json: AsJson = False,
 ) -> None:
     """Bayes capacity of a discrete channel, and the success of guessing its secret exactly."""
@@ -271,7 +279,7 @@ def _numbers(text: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise DomainError(
-            f"probabilities must be numbers with commas between, got {text!r}",
+            f"probabilities must be comma-separated numbers, got {text!r}",
             where="bound channel",
             remedy="write 0.9,0.1;0.2,0.8",
         ) from None
@@ -282,7 +290,7 @@ def _dimensions(text: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise DomainError(
-            f"layers must be integers with commas between, got {text!r}",
+            f"layers must be comma-separated integers, got {text!r}",
             where="bound gaussian",
             remedy="write 10,20,30",
         ) from None
@@ -327,6 +335,6 @@ def _print(title: str, rows: dict[str, Any], data: dict[str, Any], as_json: bool
         return
     table = Table(title=title, show_header=False)
     for name, value in rows.items():
-        shown = "beyond float64: see the log" if value == math.inf else value
-        table.add_row(Text(name), Text(f"{shown:.12g}" if isinstance(shown, float) else str(shown)))
+        cell = "exceeds float64; see the log" if value == math.inf else value
+        table.add_row(Text(name), Text(f"{cell:.12g}" if isinstance(cell, float) else str(cell)))
     Console().print(table)

@@ -15,14 +15,14 @@ def compare(
     after: Annotated[Path, typer.Argument(help="The folder of a later audit.")],
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,
 ) -> None:
-    """What changed between two runs: verdicts, scores with intervals, settings.
+    """Show what changed between two runs: verdicts, scores with intervals, settings.
 
     \b
     Examples:
       leakgauge compare run1 run2
       leakgauge compare run1 run2 --markdown > change.md
 
-    Needs the run folders only; none of your code is imported.
+    Needs only the run folders; none of your code is imported.
     """
     from leakgauge.report import compare as between
     from leakgauge.report import read
@@ -39,5 +39,5 @@ def compare(
 
 
 def shown(text: str) -> str:
-    """Text that cannot steer a terminal: a run folder may come from somebody else."""
+    """Text without control characters: a run folder may be untrusted."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)

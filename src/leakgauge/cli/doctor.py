@@ -1,4 +1,4 @@
-"""``leakgauge doctor``: does our client do what yours did?"""
+"""``leakgauge doctor``: does the simulated client reproduce yours?"""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ def doctor(
     spec: Annotated[Path, typer.Argument(help="A spec with [task.replay]: before, after, batch.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,
 ) -> None:
-    """Compare one real update of yours with our client, and say which settings replay it.
+    """Compare one of your real updates with the simulated client, and find the settings that replay it.
 
     \b
     Examples:
       leakgauge doctor spec.toml
       leakgauge doctor spec.toml --json
 
-    An attack on a client that is set up otherwise than yours proves nothing. So save the weights before and after one
-    real update, and the batch it used, and name them in the spec:
+    An attack on a client that is set up differently from yours proves nothing. So save the weights before and after
+    one real update and its batch, and name the files in the spec:
 
     \b
       [task.replay]
       before = "r12.safetensors"            .safetensors, .npz or .pt
       after = "r12-client3.safetensors"
-      batch = "known-batch.npz"             inputs and labels, in the order of their use
+      batch = "known-batch.npz"             inputs and labels, in the order of use
 
-    Where the settings of the spec do not replay it, the doctor searches: train or eval mode, reduction, label
+    If the settings of the spec do not replay it, the doctor searches over train or eval mode, reduction, label
     smoothing, gradient or weights, sign, learning rate, momentum, weight decay, local steps, minibatches and their
-    order, normalisation, exchanged names. What this evidence cannot tell apart it says.
+    order, normalisation and swapped names. It also reports what this update cannot distinguish.
 
-    Imports your code where the spec names it (package.module:name). Exit code 0 if the settings replay, 4 if not.
+    Imports your code if the spec names it (package.module:name). Exits with 0 if the settings replay, otherwise with 4.
     """
     from leakgauge.doctor.diagnosis import examine
     from leakgauge.study import sound

@@ -1,4 +1,4 @@
-"""``leakgauge inspect``: attack updates that nobody here produced."""
+"""``leakgauge inspect``: attack captured updates."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ Text = Optional[str]  # noqa: UP045
 
 def inspect(
     model: Annotated[str, typer.Option(help="The model: a name (bayes_cnn) or package.module:build.")],
-    before: Annotated[File, typer.Option(help="The weights that the client began with.")] = None,
+    before: Annotated[File, typer.Option(help="The weights that the client started from.")] = None,
     after: Annotated[File, typer.Option(help="The weights that it sent back.")] = None,
     gradient: Annotated[File, typer.Option(help="Or the gradient or change that it sent (see kind below).")] = None,
     folder: Annotated[File, typer.Option(help="Or a folder of rounds and clients.")] = None,
-    shape: Annotated[Text, typer.Option(help="The shape of a record: 1,28,28; else that of --known.")] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Examples behind each update: known or assumed.")] = 1,
-    labels: Annotated[Text, typer.Option(help="Labels of the batch, 3,7; else they are read off the update.")] = None,
-    known: Annotated[File, typer.Option(help="Records that may be in it (.npz): then it scores.")] = None,
-    mean: Annotated[Text, typer.Option(help="Means that your client normalises with: 0.286.")] = None,
-    std: Annotated[Text, typer.Option(help="Deviations that your client normalises with: 0.353.")] = None,
-    mode: Annotated[str, typer.Option(help="train or eval: the mode of the model at the client.")] = "eval",
-    draws: Annotated[int, typer.Option(min=1, help="Draws of noise to compare with.")] = 2,
+    shape: Annotated[Text, typer.Option(help="The shape of a record: 1,28,28; default: that of --known.")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Examples per update, known or assumed.")] = 1,
+    labels: Annotated[Text, typer.Option(help="Labels of the batch: 3,7; default: inferred from the update.")] = None,
+    known: Annotated[File, typer.Option(help="Records that may be in the update (.npz); enables scores.")] = None,
+    mean: Annotated[Text, typer.Option(help="Mean with which your client normalises, per channel: 0.286.")] = None,
+    std: Annotated[Text, typer.Option(help="Standard deviation with which your client normalises: 0.353.")] = None,
+    mode: Annotated[str, typer.Option(help="Mode of the model at the client: train or eval.")] = "eval",
+    draws: Annotated[int, typer.Option(min=1, help="Number of noise draws to compare with.")] = 2,
     seed: Annotated[int, typer.Option(min=0, help="Seed of starts and noise.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for pictures and numbers (private files).")] = Path("inspection"),
 ) -> None:
@@ -50,10 +50,10 @@ def inspect(
       leakgauge inspect --before a.pt --gradient g.safetensors --model bayes_cnn --known mine.npz
       leakgauge inspect --folder rounds/ --model my.module:build --shape 3,32,32 --batch 4
 
-    The learning rate need not be known: only the direction of the update is used. Labels are read off the last layer.
-    With --known records the reconstructions are scored; without, you see how much of the update they explain, beside
-    the same attack on noise. A file's metadata may say kind = gradient | change | state, round and client; in a folder,
-    names like r12.safetensors and r12-client3.safetensors say it too.
+    The learning rate need not be known: only the direction of the update is used. Labels are inferred from the last
+    layer. With --known records the reconstructions are scored; without, the command shows how much of the update they
+    explain, beside the same attack on noise. The metadata of a file may give kind = gradient | change | state, round
+    and client; in a folder, names such as r12.safetensors and r12-client3.safetensors do the same.
 
     Imports your code if --model names it (package.module:name). Pictures and numbers are written with mode 0600.
     """
@@ -62,7 +62,7 @@ def inspect(
     from leakgauge.storage.states import read_state
 
     if mode not in ("train", "eval"):
-        raise DomainError(f"mode is {mode!r}", where="--mode", remedy="say train or eval")
+        raise DomainError(f"unknown mode {mode!r}", where="--mode", remedy="use train or eval")
     start = read_state(before) if before is not None else None
     records, domain = _domain(shape, known, start or _any(folder))
     announce(model)
@@ -102,7 +102,7 @@ def _domain(shape: str | None, known: Path | None, weights: State | None) -> tup
         raise DataError("the shape of a record is missing", where="inspect", remedy="give --shape 1,28,28 or --known")
     sizes = tuple(int(n) if n.is_integer() else 0 for n in _numbers(shape, "--shape"))
     if not sizes or min(sizes) < 1 or max(sizes) > 1 << 16:
-        raise DomainError(f"the shape is {shape!r}", where="--shape", remedy="write 1,28,28")
+        raise DomainError(f"{shape!r} is not a shape", where="--shape", remedy="write 1,28,28")
     return None, Domain("image" if len(sizes) == 3 else "table", sizes, rows[-1])
 
 
@@ -110,7 +110,7 @@ def _numbers(text: str | None, where: str) -> list[float]:
     try:
         return [float(part) for part in (text or "").split(",")]
     except ValueError:
-        raise DomainError(f"{text!r} is no list of numbers", where=where, remedy="write 0.1,0.2,0.3") from None
+        raise DomainError(f"{text!r} is not a list of numbers", where=where, remedy="write 0.1,0.2,0.3") from None
 
 
 def _labels(text: str | None, batch: int) -> Tensor | None:
@@ -133,11 +133,13 @@ def _captures(
     from leakgauge.storage.states import read_state
 
     if sum(given is not None for given in (after, gradient, folder)) != 1:
-        raise DataError("the update is not given once", where="inspect", remedy="give --after, --gradient or --folder")
+        raise DataError(
+            "the update must be given exactly once", where="inspect", remedy="give --after, --gradient or --folder"
+        )
     if folder is not None:
         return folder_of(folder, model, before)
     if before is None:
-        raise DataError("the weights before are missing", where="inspect", remedy="give --before")
+        raise DataError("the weights before the update are missing", where="inspect", remedy="give --before")
     if after is not None:
         return [captured(before, read_state(after), model)]
     assert gradient is not None

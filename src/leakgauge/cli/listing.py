@@ -25,14 +25,14 @@ def show(
         typer.Argument(help="defense, prior, attack, model …; all by default"),
     ] = None,
 ) -> None:
-    """Every part that an expression may name, with its arguments.
+    """List every part that an expression may name, with its arguments.
 
     \b
     Examples:
       leakgauge list
       leakgauge list attack
 
-    Parts of your own packages show if they are entry points in the group leakgauge.parts; these are imported.
+    Parts of your own packages are listed if they are entry points in the group leakgauge.parts; these are imported.
     """
     kinds = parts()
     if kind is not None and kind not in kinds:
@@ -46,7 +46,7 @@ def show(
 
 
 def parts() -> dict[str, dict[str, Callable[..., Any]]]:
-    """kind → name → what makes the part; importing a room registers its parts."""
+    """kind → name → class or function of the part; importing a package registers its parts."""
     for room in ROOMS:
         importlib.import_module(f"leakgauge.{room}")
     kinds = {kind: dict(made) for kind, made in expr.REGISTRY.items()}

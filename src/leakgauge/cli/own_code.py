@@ -1,4 +1,4 @@
-"""The user's own code: commands that import it say so first, and find it from where they are called."""
+"""The user's own code: commands announce what they import, and find it in the current folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leakgauge.expr import PATH
 
 
 def announce(*texts: str) -> None:
-    """Say which of the user's code is about to be imported, and let Python find it in the current folder."""
+    """Announce which user code is about to be imported, and let Python find it in the current folder."""
     paths = list(dict.fromkeys(path for text in texts for path in PATH.findall(text)))
     if paths:
         typer.echo(f"this imports your code: {', '.join(paths)}", err=True)

@@ -15,17 +15,18 @@ def preflight(
     spec: Annotated[Path, typer.Argument(help="The spec of an audit; model, data and recipe are used.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,
 ) -> None:
-    """What the structure of your client gives away, in under a second and without an attack.
+    """Report what the structure of your client reveals, in about a second and without an attack.
 
     \b
     Examples:
       leakgauge preflight spec.toml
       leakgauge preflight spec.toml --json
 
-    A first linear layer with a bias (exact with a batch of 1), a batch smaller than a linear layer, labels that the
-    last layer reveals, shared batch-norm statistics, more equations than unknowns. No finding is no proof of safety.
+    Finds a first linear layer with a bias (exact with a batch of 1), a batch smaller than the width of a linear layer,
+    labels that the last layer reveals, shared batch-norm statistics, and more equations than unknowns. The absence of
+    findings does not prove safety.
 
-    Imports your code where the spec names it (package.module:name).
+    Imports your code if the spec names it (package.module:name).
     """
     from leakgauge.preflight import preflight as run
     from leakgauge.study import sound

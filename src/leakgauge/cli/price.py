@@ -15,14 +15,14 @@ def price(
     run: Annotated[Path, typer.Argument(help="The folder of a finished audit.")],
     records: Annotated[
         Optional[int],  # noqa: UP045 - typer reads the union | only from 0.12.4 on
-        typer.Option(min=1, help="Records that a client holds, for defenses that mix them; default: the spec's."),
+        typer.Option(min=1, help="Records per client, for defenses that mix them; default: the spec's."),
     ] = None,
     epochs: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(min=1, help="Epochs whose updates are collected under InstaHide; default: the spec's, else 50."),
+        typer.Option(min=1, help="Epochs of updates collected under InstaHide; default: the spec's, or 50."),
     ] = None,
 ) -> None:
-    """What recovering one record costs end to end, in hours of one processor of the machine that ran the audit.
+    """Show what recovering one record costs end to end, in processor hours of the machine that ran the audit.
 
     \b
     Examples:

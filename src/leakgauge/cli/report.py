@@ -12,17 +12,19 @@ from leakgauge.cli.audit import Gate
 
 def report(
     run: Annotated[Path, typer.Argument(help="The folder of a finished audit.")],
-    redact: Annotated[bool, typer.Option("--redact", help="Leave out labels and every picture.")] = False,
-    formats: Annotated[str, typer.Option("--format", help="Any of html, md, junit, with commas.")] = "html,md,junit",
+    redact: Annotated[bool, typer.Option("--redact", help="Omit labels and all pictures.")] = False,
+    formats: Annotated[
+        str, typer.Option("--format", help="Comma-separated list of html, md, junit.")
+    ] = "html,md,junit",
     fail_on: Annotated[
-        Gate, typer.Option("--fail-on", help="From which verdict on a JUnit test case fails.")
+        Gate, typer.Option("--fail-on", help="The mildest verdict that fails a JUnit test case.")
     ] = Gate.recognisable,
     out: Annotated[
         Optional[Path],  # noqa: UP045 - typer reads the union | only from 0.12.4 on
-        typer.Option("--out", help="Write here instead of into the run folder."),
+        typer.Option("--out", help="Write to this folder instead of the run folder."),
     ] = None,
 ) -> None:
-    """Rebuild the reports of a run: report.html, report.md and junit.xml, readable by you only.
+    """Rebuild the reports of a run: report.html, report.md and junit.xml, readable only by you.
 
     \b
     Examples:
@@ -30,7 +32,7 @@ def report(
       leakgauge report run1 --redact --out to-share
       leakgauge report run1 --format junit --fail-on detectable
 
-    Needs the run folder only; none of your code is imported. The same as JSON is result.json.
+    Needs only the run folder; none of your code is imported. For JSON, read result.json in the run folder.
     """
     from leakgauge.report import report as write
 

@@ -11,9 +11,9 @@ from rich.text import Text
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under heads. Long cells fold, so nothing is lost in a narrow window or a pipe.
+    """Print rows under heads. Long cells wrap, so nothing is lost in a narrow terminal or a pipe.
 
-    The first column, which people search for and copy, stays on one line.
+    The first column, which users search for and copy, stays on one line.
     """
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for i, head in enumerate(heads):

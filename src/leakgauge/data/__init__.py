@@ -1,4 +1,4 @@
-"""Records: a bundled sample, readers of five formats, and full sets on request."""
+"""Records: a bundled sample, readers for five formats, and full data sets on request."""
 
 from leakgauge.data.arrays import Arrays
 from leakgauge.data.catalogue import ENTRIES, Entry, cache_folder, entry_of

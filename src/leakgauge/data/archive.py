@@ -1,4 +1,4 @@
-"""Picking a few known files out of a folder or an archive that nobody has to trust."""
+"""Extract a few known files from an untrusted folder or archive."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from leakgauge.storage.streams import CHUNK, reading
 def collect(source: Path, wanted: Sequence[File], ready: Path) -> None:
     """Copy the wanted files from ``source`` into ``ready``, each under its own name, each checked.
 
-    ``source`` is a folder, a tar (packed or not), a zip or a Debian package. A file is found by its
-    name, plain or with ``.gz``, and taken if its unpacked content has the pinned SHA-256. Names inside
-    an archive choose what is read, never where it is written, and nothing longer than expected is
-    written. Of several files with one name, the one with the right content is taken. One raw file
-    stands for the folder it lies in.
+    ``source`` is a folder, a tar (compressed or not), a zip or a Debian package. A file is found by its
+    name, plain or with ``.gz``, and accepted if its unpacked content has the pinned SHA-256. Names inside
+    an archive determine what is read, never where it is written, and nothing longer than expected is
+    written. Of several files with the same name, the one with the right content is used. A single raw file
+    stands for the folder that contains it.
     """
     missing = {file.name: file for file in wanted}
     wrong: dict[str, str] = {}
     if source.is_file() and _plain(source.name) in missing:
         source = source.parent
-    with reading(source, "it may be cut short; get it again"):
+    with reading(source, "it may be truncated; download it again"):
         for name, stream in _members(source):
             plain = _plain(name)
             if plain not in missing:
@@ -58,10 +58,12 @@ def _complain(source: Path, missing: dict[str, File], wrong: dict[str, str]) -> 
             raise DataError(
                 f"{name} has SHA-256 {wrong[name]}, not {file.sha256}",
                 where=str(source),
-                remedy="it is damaged or another version; get it again",
+                remedy="it is damaged or another version; download it again",
             )
     raise DataError(
-        f"does not hold {', '.join(missing)}", where=str(source), remedy="give the folder or archive with these files"
+        f"does not contain {', '.join(missing)}",
+        where=str(source),
+        remedy="give the folder or archive with these files",
     )
 
 
@@ -134,7 +136,7 @@ def _unpacked(package: Path) -> Iterator[Path]:
                 )
         except FileNotFoundError:
             raise DataError(
-                "dpkg-deb, which opens it, is not on this machine",
+                "dpkg-deb is needed to open it and is not installed",
                 where=str(package),
                 remedy="install dpkg, or give the unpacked folder",
             ) from None
@@ -142,6 +144,8 @@ def _unpacked(package: Path) -> Iterator[Path]:
             errors.seek(0)
             reason = errors.read().decode(errors="replace").strip().splitlines()[-1:] or ["no reason given"]
             raise DataError(
-                f"dpkg-deb cannot open it ({reason[0]})", where=str(package), remedy="it may be cut short; get it again"
+                f"dpkg-deb cannot open it ({reason[0]})",
+                where=str(package),
+                remedy="it may be truncated; download it again",
             )
         yield tar

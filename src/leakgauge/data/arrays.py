@@ -1,4 +1,4 @@
-"""Labelled inputs as they lie on disk, before they become records."""
+"""Labelled inputs as stored on disk, before they become records."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def checked(images: npt.NDArray[Any], labels: npt.NDArray[Any], *, where: str) -
             f"{len(images)} images but {len(labels)} labels", where=where, remedy="give one label per image"
         )
     if not len(images):
-        raise DataError("holds no records", where=where, remedy="give at least one record")
+        raise DataError("contains no records", where=where, remedy="give at least one record")
     if images.dtype != np.uint8:
         images = _checked_floats(images, where=where)
     return Arrays(images, labels)
@@ -103,7 +103,7 @@ def _checked_floats(images: npt.NDArray[Any], *, where: str) -> npt.NDArray[np.f
     if images.dtype.kind != "f":
         raise DataError(f"inputs are {images.dtype}", where=where, remedy="save uint8, or floats in [0, 1]")
     if not np.isfinite(images).all():
-        raise DataError("inputs hold NaN or infinity", where=where, remedy="leave those records out")
+        raise DataError("inputs contain NaN or infinity", where=where, remedy="remove those records")
     low, high = float(images.min()), float(images.max())
     if low < 0 or high > 1:
         raise DataError(

@@ -1,4 +1,4 @@
-"""The data sets known by name: their files, where to get them, what they may be used for."""
+"""The data sets known by name: their files, sources and licences."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Entry:
 
     @property
     def folder(self) -> Path:
-        """Where its files lie, or would lie."""
+        """Where its files are, or would be."""
         if self.client == "scikit-learn":
             installed = find_spec("sklearn")
             return Path(str(installed.origin)).parent / "datasets" / "data" if installed else Path("scikit-learn")
@@ -57,7 +57,7 @@ class Entry:
 
 
 def cache_folder() -> Path:
-    """``$LEAKGAUGE_CACHE``, else ``$XDG_CACHE_HOME/leakgauge``, else ``~/.cache/leakgauge``."""
+    """``$LEAKGAUGE_CACHE``, otherwise ``$XDG_CACHE_HOME/leakgauge``, otherwise ``~/.cache/leakgauge``."""
     own, common = os.environ.get("LEAKGAUGE_CACHE"), os.environ.get("XDG_CACHE_HOME")
     if own:
         return Path(own).expanduser()
@@ -141,7 +141,7 @@ _ALL = (
     Entry(
         name="cifar10",
         title="CIFAR-10, 50,000 + 10,000 images",
-        licence="none stated: fetch it, do not pass it on",
+        licence="none stated; do not redistribute",
         layout="cifar",
         shape=(3, 32, 32),
         class_names=_THINGS,

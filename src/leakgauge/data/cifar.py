@@ -34,7 +34,7 @@ def _batch(path: Path) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
         content = path.read_bytes()
     if not content or len(content) % RECORD:
         raise DataError(
-            f"holds {len(content)} bytes, not a whole number of {RECORD}-byte records",
+            f"has {len(content)} bytes, not a whole number of {RECORD}-byte records",
             where=str(path),
             remedy="get the binary version of CIFAR-10 again",
         )

@@ -21,9 +21,9 @@ Split = Literal["train", "test"]
 class Dataset:
     """Records to train on and records to test on, of one domain.
 
-    ``train`` and ``test`` are read at first use and then kept. ``sample`` turns only the records it
-    chooses into tensors, so a few images of a large set cost little. The domain is ``given``, or read
-    off the arrays: ``classes`` or the number of ``class_names`` where known, else the labels tell;
+    ``train`` and ``test`` are read at first use and then cached. ``sample`` turns only the chosen records
+    into tensors, so a few images of a large set cost little. The domain is ``given``, or inferred from the
+    arrays, with ``classes`` or the number of ``class_names`` where known and otherwise the labels;
     ``features`` describe the columns of a table.
     """
 
@@ -67,7 +67,7 @@ class Dataset:
 
     @cached_property
     def domain(self) -> Domain:
-        """The domain of both splits: ``given``, else images, or a table where records are rows."""
+        """The domain of both splits: ``given``, otherwise images, or a table if records are rows."""
         if self.given is not None:
             return self.given
         largest = max((int(a.labels.max()) for a in (self._train, self._test) if len(a)), default=-1) + 1
@@ -79,27 +79,27 @@ class Dataset:
         shapes = {a.inputs.shape[1:] for a in (self._train, self._test) if len(a)}
         if len(shapes) != 1:
             raise DataError(
-                f"has records of the shapes {sorted(shapes)}", where=self.name, remedy="bring all records to one size"
+                f"has records of the shapes {sorted(shapes)}", where=self.name, remedy="resize all records to one shape"
             )
         shape = shapes.pop()
         return Domain("table" if len(shape) == 1 else "image", shape, known, self.features)
 
     def labels(self, split: Split = "train") -> npt.NDArray[np.int64]:
-        """The labels of a split, without making tensors of its inputs."""
+        """The labels of a split, without converting its inputs to tensors."""
         return self._arrays(split).labels
 
     def moments(self, split: Split = "train") -> tuple[list[float], list[float]]:
-        """Mean and standard deviation of each channel: what ``normalise`` takes. Images only."""
+        """Mean and standard deviation of each channel, as ``normalise`` takes them. Images only."""
         if self.domain.kind != "image":
-            raise DataError(f"has {self.domain.kind} records", where=self.name, remedy="ask this of images only")
+            raise DataError(f"has {self.domain.kind} records", where=self.name, remedy="use this for images only")
         return self._arrays(split).moments()
 
     def sample(self, n: int, seed: int = 0, split: Split = "train") -> Records:
         """``n`` records, as balanced over the classes as the split allows; the same for the same seed.
 
-        The classes take turns in a random order, each giving its records in a random order, so
-        ``sample(n)`` is the beginning of ``sample(m)`` for ``n < m``, and a class that has run out is
-        passed over. Drawn without replacement.
+        The classes take turns in a random order, each with its records in a random order, so
+        ``sample(n)`` is the beginning of ``sample(m)`` for ``n < m``, and an exhausted class is
+        skipped. Drawn without replacement.
         """
         arrays = self._arrays(split)
         if not 0 <= n <= len(arrays):
@@ -129,10 +129,10 @@ def _turns(labels: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
 
 
 def divide(arrays: Arrays, share: float, *, where: str) -> tuple[Arrays, Arrays]:
-    """Train and test records of a source without a split of its own.
+    """Split the records of a source that has no split of its own into train and test.
 
     Of the m records of each class ``⌊share · m⌋`` become test records, evenly spread over their order.
-    Nothing is drawn: the same file gives the same split.
+    The split is deterministic: the same file gives the same split.
     """
     if not 0 <= share < 1:
         raise DataError(f"split is {share}", where=where, remedy="give the share of test records, in [0, 1)")

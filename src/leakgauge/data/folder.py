@@ -20,7 +20,7 @@ _MODES = {"1": "L", "L": "L", "RGB": "RGB", "P": "RGB"}
 
 @dataclass(frozen=True)
 class Folder:
-    """What a folder of images brings: records, its own test records if any, the names of the classes."""
+    """The contents of a folder of images: records, its own test records if any, and the class names."""
 
     train: Arrays
     test: Arrays | None
@@ -31,9 +31,9 @@ def read_folder(path: Path) -> Folder:
     """The images below ``path``; the class is the name of the sub-folder, in alphabetical order.
 
     ``path/<class>/<image>``, or ``path/train/<class>/<image>`` with ``path/test/<class>/<image>``.
-    Anything Pillow reads as 8-bit grey or colour; all images must agree in size and channels, and a
-    file that is no image is an error, since leaving it out would change the audit in silence. Names
-    that start with a dot are left out.
+    Anything that Pillow reads as 8-bit grey or colour is accepted. All images must have the same size and
+    channels, and a file that is not an image is an error, because skipping it would silently change the
+    audit. Names that start with a dot are ignored.
     """
     with reading(path):
         folders = {entry.name: entry for entry in _visible(path) if entry.is_dir()}
@@ -41,7 +41,7 @@ def read_folder(path: Path) -> Folder:
         names = _class_names(folders["train"])
         if _class_names(folders["test"]) != names:
             raise DataError(
-                "train and test have other classes", where=str(path), remedy="give both the same class folders"
+                "train and test have different classes", where=str(path), remedy="give both the same class folders"
             )
         return Folder(_records(folders["train"], names), _records(folders["test"], names), names)
     names = _class_names(path)
@@ -74,7 +74,9 @@ def _records(path: Path, names: Sequence[str]) -> Arrays:
             labels.append(label)
             first = first or file
     if not images:
-        raise DataError("holds no images", where=str(path), remedy="put the images of each class into its own folder")
+        raise DataError(
+            "contains no images", where=str(path), remedy="put the images of each class into its own folder"
+        )
     return Arrays(np.stack(images), np.asarray(labels, np.int64))
 
 
@@ -91,7 +93,9 @@ def _image(path: Path, shape: tuple[int, ...] | None, first: Path | None) -> npt
                 found = (1 if mode == "L" else 3, image.height, image.width)
                 if shape is not None and found != shape:
                     raise DataError(
-                        f"has shape {found}, but {first} has {shape}", where=str(path), remedy="bring all to one size"
+                        f"has shape {found}, but {first} has {shape}",
+                        where=str(path),
+                        remedy="resize all images to one size",
                     )
                 pixels = np.asarray(image.convert(mode), np.uint8)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning, SyntaxError) as fault:

@@ -20,8 +20,8 @@ _UNSIGNED = 0x08
 def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     """The array of an IDX file of unsigned bytes, plain or gzip'ed.
 
-    ``00 00 08 rank``, then ``rank`` big-endian 32-bit sizes, then exactly that many bytes. The file
-    must hold neither less nor more, and nothing is allocated on the word of its header alone.
+    ``00 00 08 rank``, then ``rank`` big-endian 32-bit sizes, then exactly that many bytes, neither fewer
+    nor more. Nothing is allocated on the basis of the header alone.
 
     References:
         LeCun, Cortes and Burges, The MNIST database of handwritten digits, section "File formats".
@@ -38,12 +38,12 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
         shape = struct.unpack(f">{head[3]}I", sizes)
         size = math.prod(shape)
         if size > most(path):
-            raise _fault(path, f"declares the shape {shape}, more than the file can hold")
+            raise _fault(path, f"declares the shape {shape}, which exceeds the size of the file")
         body = take(stream, size)
         if len(body) < size:
             raise _fault(path, f"ends after {len(body)} of {size} bytes")
         if stream.read(1):
-            raise _fault(path, f"goes on after its {size} bytes")
+            raise _fault(path, f"has extra data after its {size} bytes")
     return np.frombuffer(body, np.uint8).reshape(shape)
 
 
@@ -59,4 +59,4 @@ def write_idx(path: Path, array: npt.NDArray[np.uint8]) -> None:
 
 
 def _fault(path: Path, what: str) -> DataError:
-    return DataError(what, where=str(path), remedy="get the file again")
+    return DataError(what, where=str(path), remedy="download the file again")

@@ -1,4 +1,4 @@
-"""From a name or a path to a data set."""
+"""Load a data set from a name or a path."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _IMPORTABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def load(name_or_path: str | Path, *, split: float = 0.2) -> Dataset:
-    """The data set of a name, an ``.npz`` or ``.csv`` file, a folder of images or ``package.module:records``.
+    """Load a data set from a name, an ``.npz`` or ``.csv`` file, a folder of images or ``package.module:records``.
 
-    Named sets are read lazily and keep the split they come with; so do files and folders that bring
-    test records. Of any other source the share ``split`` of each class becomes the test records.
+    Named sets are read lazily and keep their own split, as do files and folders with test records.
+    For any other source the share ``split`` of each class becomes the test records.
     Numbers of a ``.csv`` file and of the table ``breast_cancer`` are standardised by the mean and standard
-    deviation of the train records; those of an ``.npz`` file are taken as they are.
+    deviation of the train records; those of an ``.npz`` file are used unchanged.
     A named set that is not on this machine is never downloaded: MissingDataError says what to type.
     ``package.module:records`` imports the user's code; it names Records, a Dataset, or a function
     without arguments that returns one of these.
@@ -51,7 +51,7 @@ def load(name_or_path: str | Path, *, split: float = 0.2) -> Dataset:
     if path.suffix == ".csv":
         return _table(path.stem, read_csv(path), split, where=text)
     if path.exists() or len(path.parts) > 1:
-        what = "is neither an .npz or .csv file nor a folder" if path.exists() else "there is no such file or folder"
+        what = "is neither an .npz or .csv file nor a folder" if path.exists() else "no such file or folder"
         raise DataError(what, where=text, remedy="give an .npz or .csv file, or a folder with one sub-folder per class")
     return _named(entry_of(text), split)
 
@@ -92,7 +92,7 @@ def _read(entry: Entry, split: Split) -> Arrays:
             return read_idx_pair(*(paths[:2] if split == "train" else paths[2:]))
         return read_cifar(paths[:-1] if split == "train" else paths[-1:])
     except DataError as fault:
-        remedy = "install leakgauge again" if entry.client == "bundled" else f"type: {FETCH} {entry.name}"
+        remedy = "reinstall leakgauge" if entry.client == "bundled" else f"type: {FETCH} {entry.name}"
         raise DataError(fault.what, where=fault.where, remedy=remedy) from None
 
 
@@ -105,13 +105,13 @@ def _users(path: str, split: float) -> Dataset:
     except LeakgaugeError:
         raise
     except Exception as fault:
-        raise DataError(f"raised {type(fault).__name__}: {fault}", where=path, remedy="mend the function") from fault
+        raise DataError(f"raised {type(fault).__name__}: {fault}", where=path, remedy="fix the function") from fault
     if isinstance(found, Dataset):
         return found
     if not isinstance(found, Records):
         raise DataError(
-            f"gives {type(found).__name__}",
+            f"is or returns {type(found).__name__}",
             where=path,
-            remedy="let it be Records, a Dataset or a function returning one",
+            remedy="name Records, a Dataset or a function that returns one",
         )
     return in_memory(found, name=path, share=split)

@@ -22,7 +22,7 @@ TEST = (("test_inputs", "test_labels"), ("x_test", "y_test"))
 
 @dataclass(frozen=True)
 class Npz:
-    """What an ``.npz`` file brings: records, its own test records if any, the number of classes if said.
+    """The contents of an ``.npz`` file: records, its own test records if any, the number of classes if given.
 
     ``features`` describe the columns of a table, with the spread of the train records; images have none.
     """
@@ -37,10 +37,10 @@ def read_npz(path: Path) -> Npz:
     """Records under ``inputs`` and ``labels`` (or ``x`` and ``y``, or ``x_train`` and ``y_train``).
 
     Optional: ``test_inputs`` and ``test_labels`` (or ``x_test`` and ``y_test``), and the number
-    ``classes``, for files that lack the last class. Images are uint8, or floats in [0, 1]. Inputs
-    ``[n, columns]`` are rows of a table: any finite numbers, taken as they are; ``columns`` may name
-    them, and neighbours named ``job=clerk``, ``job=nurse`` are one category. Objects are refused
-    before they are read: an object array is a pickle, and a pickle is a program.
+    ``classes``, for files without records of the last class. Images are uint8, or floats in [0, 1]. Inputs
+    ``[n, columns]`` are rows of a table: any finite numbers, used unchanged; ``columns`` may name them, and
+    neighbours named ``job=clerk``, ``job=nurse`` are one category. Objects are refused before they are
+    read, because unpickling them would run code.
     """
     with reading(path, "save it again with numpy.savez"), zipfile.ZipFile(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}

@@ -12,7 +12,7 @@ from leakgauge.types import Feature
 
 
 def read_breast_cancer(entry: Entry) -> Table:
-    """569 patients: 30 numbers of each, malignant or benign. The file lies in the package; nothing is downloaded.
+    """569 patients with 30 numbers each, malignant or benign. The file is in the package; nothing is downloaded.
 
     References:
         Wolberg et al., Breast Cancer Wisconsin (Diagnostic), 1995. https://doi.org/10.24432/C5DW2B

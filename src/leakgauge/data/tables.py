@@ -45,7 +45,7 @@ def checked_rows(rows: npt.NDArray[Any], labels: npt.NDArray[Any], *, where: str
 def described(names: Sequence[str], rows: npt.NDArray[Any], *, where: str) -> tuple[Feature, ...]:
     """The features of columns by their names: neighbours named ``job=clerk``, ``job=nurse`` are one category, ``job``.
 
-    Every row must then have exactly one 1 among them, and else 0.
+    Every row must then have exactly one 1 among them, and 0 otherwise.
     """
     if len(names) != rows.shape[1]:
         raise DataError(
@@ -66,15 +66,15 @@ def described(names: Sequence[str], rows: npt.NDArray[Any], *, where: str) -> tu
 
 
 def distinct(names: Sequence[str], *, where: str) -> None:
-    """Refuse names of columns that are empty or the same."""
+    """Refuse column names that are empty or duplicated."""
     for i, name in enumerate(names):
         if not name or name in names[:i]:
             what = f"column {i + 1} has no name" if not name else f"two columns are named {name!r}"
-            raise DataError(what, where=where, remedy="give every column a name of its own")
+            raise DataError(what, where=where, remedy="give every column its own name")
 
 
 def measured(features: Sequence[Feature], rows: npt.NDArray[Any]) -> tuple[Feature, ...]:
-    """The features with the spread of their numbers over these rows, which stay as they are."""
+    """The features with the spread of their numbers over these rows, which are not changed."""
     return tuple(
         feature if feature.categories else replace(feature, spread=std)
         for feature, (_, std) in zip(features, _moments(features, rows), strict=True)
@@ -86,7 +86,7 @@ def standardised(
 ) -> tuple[Arrays, Arrays, tuple[Feature, ...]]:
     """Numbers as ``(x − mean) / std`` of their column **over the train rows**, for both; one-hot columns stay.
 
-    The features remember mean and std, so that values can be shown in the unit of their source. A column that is
+    The features store mean and std, so that values can be shown in their original unit. A column that is
     constant over the train rows is only shifted.
     """
     shift, scale = np.zeros(train.inputs.shape[1]), np.ones(train.inputs.shape[1])
@@ -119,7 +119,7 @@ def _one_hot(block: npt.NDArray[Any], name: str, where: str) -> None:
     wrong = ~(((block == 0) | (block == 1)).all(1) & (block.sum(1) == 1))
     if wrong.any():
         raise DataError(
-            f"row {int(wrong.argmax())} has not exactly one 1 among the columns {name}=…",
+            f"row {int(wrong.argmax())} does not have exactly one 1 among the columns {name}=…",
             where=where,
             remedy=f"make {name} one-hot, or leave '=' out of the names of numbers",
         )

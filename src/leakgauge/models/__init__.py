@@ -1,4 +1,4 @@
-"""The papers' networks, the user's own, and normalisation that renames nothing."""
+"""The networks of the papers, your own, and normalisation that keeps parameter names."""
 
 from leakgauge.models.base import Network
 from leakgauge.models.building import build

@@ -1,4 +1,4 @@
-"""What every network of this room is: a frozen value that builds a module for a domain."""
+"""The base of every network: a frozen value that builds a module for a domain."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from leakgauge.types import Domain
 
 @dataclass(frozen=True, repr=False)
 class Network(Part):
-    """A network's architecture and initialisation, without weights; ``network(domain)`` makes those.
+    """A network's architecture and initialisation, without weights; ``network(domain)`` creates the module.
 
     Inputs are records of the domain, images in [0, 1]; outputs are logits ``[B, classes]``. No
-    operation works in place, so the update can be differentiated twice. ``smallest`` is the least
+    operation works in place, so the update can be differentiated twice. ``smallest`` is the smallest
     height and width of an image, 0 for networks that take any shape.
     """
 
@@ -26,10 +26,10 @@ class Network(Part):
 
     def network(self, domain: Domain) -> nn.Module:
         """The module, with fresh weights from the global generator (``build`` fixes the seed)."""
-        raise ModelError("is not a network by itself", where=repr(self), remedy="write a subclass with network()")
+        raise ModelError("is abstract", where=repr(self), remedy="write a subclass with network()")
 
     def images(self, domain: Domain) -> tuple[int, int, int]:
-        """Channels, height and width of the domain, if it has images that are large enough."""
+        """Channels, height and width of the domain, whose images must be large enough."""
         if domain.kind != "image" or len(domain.shape) != 3:
             raise ModelError(
                 f"takes images, not {domain.kind} records of shape {domain.shape}",
@@ -51,12 +51,14 @@ def sequence(*layers: tuple[str, nn.Module]) -> nn.Sequential:
     names = [name for name, _ in layers]
     if len(set(names)) != len(names):
         # an OrderedDict would silently drop a layer, as happened to conv6 of a published ConvNet
-        raise ModelError(f"two layers share a name in {names}", where="sequence", remedy="name every layer once")
+        raise ModelError(
+            f"two layers share a name in {names}", where="sequence", remedy="give every layer its own name"
+        )
     return nn.Sequential(OrderedDict(layers))
 
 
 def at_least(part: Part, **sizes: int) -> None:
-    """Every named size is a positive whole number, or a ModelError that says which is not."""
+    """Check that every named size is a positive integer; a ModelError names the one that is not."""
     for name, size in sizes.items():
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             raise ModelError(

@@ -1,4 +1,4 @@
-"""From a name, an expression or the user's own code to a module."""
+"""Build a module from a name, an expression or the user's own code."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from leakgauge.types import Domain
 
 
 def build(name: str | Network, domain: Domain, *, seed: int = 0, **options: Any) -> nn.Module:
-    """The module of a name (``mlp``), an expression (``mlp(width=100)``, or its value) or ``package.module:factory``.
+    """Build a module from a name (``mlp``), an expression (``mlp(width=100)``) or ``package.module:factory``.
 
-    Weights depend on ``seed`` alone, and the global generator is left as it was. ``options`` are the
-    arguments of a name or of the user's factory. The factory is called with ``domain`` if its signature
-    has that word, else without arguments, and must return an ``nn.Module``; a path may also name a module
-    that is already built, which is copied. A path imports the user's code.
+    Weights depend on ``seed`` alone, and the global random state is not changed. ``options`` are the
+    arguments of a name or of the user's factory. The factory is called with ``domain`` if it has a parameter
+    of that name, otherwise without arguments, and must return an ``nn.Module``; a path may also name an
+    existing module, which is copied. A path imports the user's code.
     """
     with torch.random.fork_rng(devices=[]):
         # imported before the seed is set: an import that draws numbers would otherwise shift the first build
@@ -39,7 +39,7 @@ def build(name: str | Network, domain: Domain, *, seed: int = 0, **options: Any)
             made = _made(name, known[name], options)
         elif options:
             raise ModelError(
-                f"{name!r} already has its arguments, got also {', '.join(options)}",
+                f"{name!r} already has arguments, and got also {', '.join(options)}",
                 where="model",
                 remedy="put all arguments into the expression",
             )
@@ -65,7 +65,7 @@ def _network(name: str, made: Any, domain: Domain) -> nn.Module:
         return made.network(domain)
     if isinstance(made, nn.Module):  # an expression that called the user's own class
         return made
-    raise ModelError(f"{name!r} is no model but {made!r}", where="model", remedy=_known())
+    raise ModelError(f"{name!r} is not a model but {made!r}", where="model", remedy=_known())
 
 
 def _load(path: str) -> Any:
@@ -75,7 +75,7 @@ def _load(path: str) -> Any:
         raise
     except Exception as fault:
         raise ModelError(
-            f"its import raised {type(fault).__name__}: {fault}", where=path, remedy="mend the module"
+            f"its import raised {type(fault).__name__}: {fault}", where=path, remedy="fix the module"
         ) from fault
 
 
@@ -95,7 +95,7 @@ def _users(path: str, found: Any, domain: Domain, options: dict[str, Any]) -> nn
         raise ModelError(
             f"raised {type(fault).__name__}: {fault}",
             where=path,
-            remedy="it is called with no arguments, or with domain",
+            remedy="it is called without arguments, or with domain; fix it",
         ) from fault
     if not isinstance(model, nn.Module):
         raise ModelError(f"returned {type(model).__name__}", where=path, remedy="return an nn.Module")

@@ -1,4 +1,4 @@
-"""The papers' convolutional networks."""
+"""The convolutional networks of the papers."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ class BayesCnn(Network):
 class ConvBig(Network):
     """The network on which the Bayesian framework breaks Soteria: two convolutions, three linear layers.
 
-    3x3 with 32 channels, then 1x1 with 64 channels *and padding 1* (the border is the bias alone), each
+    3x3 with 32 channels, then 1x1 with 64 channels *and padding 1* (the border is only the bias), each
     with ReLU and an average pool of 2; then 5184 → 2000 → 1000 → 10 on 3x32x32. Torch's default
-    initialisation. ``linear1`` is the layer that the paper says it defends, ``linear2`` the one that the
-    released code defends. Images of at least 2x2.
+    initialisation. According to the paper the defended layer is ``linear1``; the released code defends ``linear2``.
+    Images of at least 2x2.
 
     References:
         Balunović, Dimitrov, Staab and Vechev, Bayesian Framework for Gradient Leakage, 2022, Table 3.
@@ -121,7 +121,7 @@ class ConvNet64(Network):
 
     In units of ``width = 64``: 1, 2, 2, 4, 4, 4, max-pool 3, 4, 4, max-pool 3, linear; 2,904,970
     parameters on 3x32x32. The paper's table lists a ninth convolution of width 4 before the second pool;
-    the released code gives two layers one name, so only eight exist, and the published results are of
+    the released code gives two layers the same name, so only eight exist, and the published results are for
     the eight. Torch's default initialisation. Images of at least 9x9.
 
     References:
@@ -158,7 +158,7 @@ class Cnn13700(Network):
 
     5x5 with 6 channels, ReLU, average pool 2, 5x5 with 10 channels, ReLU, average pool 2,
     490 → 24 → 10. **The architecture is ours**: the paper says only "a simplified neural network model
-    consisting of 13,700 parameters". What carries over is the number, the dimension of the noise.
+    consisting of 13,700 parameters". What matters is that number, the dimension of the noise.
     Torch's default initialisation. Images of at least 4x4.
 
     References:

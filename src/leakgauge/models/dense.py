@@ -21,8 +21,8 @@ class Mlp(Network):
 
     The default, 5 x 500, is the network on which the Bayesian framework breaks PRECODE; its code draws
     weights and biases from U(-0.05, 0.05), here ``uniform=0.05``. Without ``uniform`` torch's default
-    initialisation. Records of any shape: the first layer's gradient then gives a single record away
-    exactly, as ``∂W_i / ∂b_i``.
+    initialisation. Records of any shape. The first layer's gradient reveals a single record exactly, as
+    ``∂W_i / ∂b_i``.
 
     References:
         Balunović, Dimitrov, Staab and Vechev, Bayesian Framework for Gradient Leakage, 2022.
@@ -44,7 +44,7 @@ class Mlp(Network):
         if self.uniform is None:
             return model
         if not (self.uniform > 0 and math.isfinite(self.uniform)):
-            raise ModelError(f"uniform is {self.uniform}", where=repr(self), remedy="give a bound above 0")
+            raise ModelError(f"uniform is {self.uniform}", where=repr(self), remedy="give a finite bound above 0")
         return uniform(model, self.uniform)
 
 
@@ -53,7 +53,7 @@ class Mlp(Network):
 class Logistic(Network):
     """Logistic regression: one linear layer on the flattened record.
 
-    Its gradient ``(p − y) xᵀ`` shows x up to a factor for any batch of one: the smallest network that leaks
+    For a batch of one its gradient ``(p − y) xᵀ`` reveals x up to a factor: the smallest network that leaks
     everything. Records of any shape; torch's default initialisation.
     """
 

@@ -1,4 +1,4 @@
-"""Initialisations that the papers use and torch does not default to."""
+"""Initialisations used in the papers that are not torch's defaults."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def uniform(model: nn.Module, bound: float) -> nn.Module:
 def lecun_normal(model: nn.Module) -> nn.Module:
     """Kernels from a truncated normal of variance ``1 / fan_in``, biases zero: Flax's default.
 
-    The normal is cut at two of its standard deviations and widened so that its variance after the cut
-    is ``1 / fan_in``. Torch's own default has variance ``1 / (3 fan_in)`` and random biases, hence other
-    gradients, and other scores under noise of a fixed size.
+    The normal is truncated at two standard deviations and widened so that its variance after truncation
+    is ``1 / fan_in``. Torch's own default has variance ``1 / (3 fan_in)`` and random biases, hence different
+    gradients and different scores under noise of a fixed size.
 
     References:
         LeCun, Bottou, Orr and Müller, Efficient BackProp, 1998.

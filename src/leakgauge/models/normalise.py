@@ -18,8 +18,8 @@ from leakgauge.errors import ModelError
 class Normalise:
     """A forward pre-hook: ``x ↦ (x − mean) / std``, per channel.
 
-    A hook and not a wrapping module, because a wrapper would rename every parameter, and an update is
-    compared by name. It holds plain numbers: no parameter, no buffer, nothing in the state dict. Copies
+    It is a hook and not a wrapping module, because a wrapper would rename every parameter, and updates are
+    compared by name. It contains plain numbers: no parameter, no buffer, nothing in the state dict. Copies
     of the model keep it, and ``torch.func.functional_call`` runs it.
     """
 
@@ -29,15 +29,15 @@ class Normalise:
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or not self.mean:
             raise ModelError(
-                f"{len(self.mean)} means but {len(self.std)} deviations",
+                f"got {len(self.mean)} means but {len(self.std)} standard deviations",
                 where="normalise",
-                remedy="give one per channel",
+                remedy="give one of each per channel",
             )
         if not all(math.isfinite(m) for m in self.mean) or not all(s > 0 and math.isfinite(s) for s in self.std):
             raise ModelError(
-                f"mean {self.mean} and std {self.std}",
+                f"got mean {self.mean} and std {self.std}",
                 where="normalise",
-                remedy="give finite means, deviations above 0",
+                remedy="give finite means and standard deviations above 0",
             )
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -47,7 +47,7 @@ class Normalise:
             raise ModelError(
                 f"inputs of shape {tuple(inputs.shape)} do not have {len(self.mean)} channels",
                 where="normalise",
-                remedy="give one mean and one deviation per channel",
+                remedy="give one mean and one standard deviation per channel",
             )
         mean, std = (torch.tensor(v, dtype=inputs.dtype, device=inputs.device) for v in (self.mean, self.std))
         return ((inputs - mean.view(-1, 1, 1)) / std.view(-1, 1, 1), *args[1:])
@@ -59,16 +59,16 @@ class Normalise:
 
 
 def denormalised(model: nn.Module, inputs: Tensor) -> Tensor:
-    """What a model was given, from what it saw after its own normalisations."""
+    """The model's input, recovered from the input after the model's own normalisation."""
     for hook in reversed(model._forward_pre_hooks.values()):
         inputs = hook.inverse(inputs) if isinstance(hook, Normalise) else inputs
     return inputs
 
 
 def normalised(model: nn.Module, mean: Sequence[float], std: Sequence[float]) -> nn.Module:
-    """A copy of ``model`` that takes images in [0, 1] and normalises them first; names stay as they are.
+    """A copy of ``model`` that takes images in [0, 1] and normalises them first; parameter names stay the same.
 
-    The user's own model is left alone. Normalising twice composes: the outer one comes first.
+    The user's own model is not changed. Normalising twice composes: the outer one comes first.
     """
     copied = copy.deepcopy(model)
     copied.register_forward_pre_hook(Normalise(tuple(map(float, mean)), tuple(map(float, std))), prepend=True)

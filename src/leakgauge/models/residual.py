@@ -38,10 +38,10 @@ class Block(nn.Module):
 @register("model", "resnet18")
 @dataclass(frozen=True, repr=False)
 class ResNet18(Network):
-    """ResNet-18 as it is used on CIFAR: a 3x3 stem without pooling, 64 to 512 channels, mean, linear.
+    """ResNet-18 as used on CIFAR: a 3x3 stem without pooling, 64 to 512 channels, mean, linear.
 
     11,173,962 parameters on 3x32x32 with ten classes; GradAttack's network. Torch's default
-    initialisation. Images of at least 9x9: the last stage then keeps 2x2 places, so that batch norm has
+    initialisation. Images of at least 9x9: the last stage then has 2x2 positions, so that batch norm has
     statistics in train mode even for a batch of one.
 
     References:

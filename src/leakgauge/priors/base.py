@@ -1,4 +1,4 @@
-"""What all priors share: sums, weights, and the checks of their domains."""
+"""What all priors share: sums, weights and argument checks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PriorPart(Part):
     """``log p(x)`` up to a constant, ``[N]``, for the N problems of a candidate; higher is likelier.
 
     Priors add and scale: ``1e-4*tv() + 0.1*pixel_range()``. A weight is a number ``≥ 0``, or one number per
-    problem (a tensor ``[N]`` or a tuple), so that a solver sweeps weights in one run.
+    problem (a tensor ``[N]`` or a tuple), so that a solver can sweep weights in one run.
     Sums and weights flatten: ``2*(3*a + b)`` is ``6.0*a + 2.0*b``.
     """
 
@@ -105,7 +105,7 @@ def along(value: float | Tensor, inputs: Tensor) -> Tensor:
 
 
 def require(holds: bool, formula: str, domain: str, value: object) -> None:
-    """Raise a :class:`DomainError` that says the formula, its domain and the offending value."""
+    """Raise a :class:`DomainError` with the formula, its domain and the offending value."""
     if not holds:
         raise DomainError(f"{domain}, got {value!r}", where=formula, remedy="choose a value inside the domain")
 

@@ -1,4 +1,4 @@
-"""Priors that are true densities, and the one that says nothing."""
+"""Priors that are proper densities, and the uniform prior."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Uniform(PriorPart):
 class GaussianPrior(PriorPart):
     """Independent normal entries, normalised: ``Σ_e −(x_e − mean)²/(2 std²) − log(std √(2π))``.
 
-    The sum runs over all entries of all B records of a problem. The exact prior of synthetic Gaussian records;
-    for images a crude one, since it knows nothing of neighbours. The mechanism ``gaussian`` is something else.
+    The sum runs over all entries of all B records of a problem. It is the exact prior of synthetic Gaussian records,
+    and a crude one for images, because it ignores neighbouring pixels. The defense ``gaussian`` is unrelated.
 
     References:
         Balunović et al., Bayesian Framework for Gradient Leakage, 2022, Figure 4. https://arxiv.org/abs/2111.04706
@@ -57,8 +57,8 @@ class GaussianPrior(PriorPart):
 class LaplacePrior(PriorPart):
     """Independent Laplace entries, normalised: ``Σ_e −|x_e − mean|/scale − log(2 scale)``.
 
-    The sum runs over all entries of all B records of a problem. Heavier tails than the normal and a cusp at
-    the mean, where the gradient is taken as 0. The mechanism ``laplace`` is something else.
+    The sum runs over all entries of all B records of a problem. It has heavier tails than the normal and a cusp at the
+    mean, where the gradient is taken as 0. The defense ``laplace`` is unrelated.
 
     References:
         Balunović et al., Bayesian Framework for Gradient Leakage, 2022, Figure 4. https://arxiv.org/abs/2111.04706

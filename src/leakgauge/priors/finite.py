@@ -18,10 +18,11 @@ from leakgauge.types import Candidate
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Finite(PriorPart):
-    """``log (1/K) Σ_k N(x | a_k, τ² I)``: one of K records a, blurred by ``τ = std`` so that it can be climbed.
+    """``log (1/K) Σ_k N(x | a_k, τ² I)``: one of K records a, blurred by ``τ = std`` so that it has a gradient.
 
-    As τ → 0 the posterior maximiser becomes the exact one among the K. Many local maxima, one at each record: with
-    ``start="prior"`` restart r of an adversary begins at record r mod K. Holds data, so it has no text to read back.
+    As τ → 0 the posterior maximiser becomes the exact one among the K records. There is a local maximum at each record:
+    with ``start="prior"``, restart r of an adversary begins at record r mod K. It contains data, so ``parse``
+    cannot read its text back.
     """
 
     atoms: NDArray[np.float32]
@@ -30,9 +31,9 @@ class Finite(PriorPart):
     def __post_init__(self) -> None:
         if len(self.atoms) < 1 or not (self.std > 0 and math.isfinite(self.std)):
             raise DomainError(
-                f"{len(self.atoms)} records blurred by {self.std}",
+                f"got {len(self.atoms)} records and std={self.std}",
                 where="finite prior",
-                remedy="give a record at least, and a positive std",
+                remedy="give at least one record and a positive std",
             )
 
     def __call__(self, candidate: Candidate) -> Tensor:

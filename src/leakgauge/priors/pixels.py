@@ -19,8 +19,8 @@ class PixelRange(PriorPart):
     """Minus the squared distance of each image to the box ``[low, high]``, mean over the batch.
 
     ``−(1/B) Σ_b Σ_e max(low − x_be, 0, x_be − high)²``, in the space of the inputs, which is [0, 1] for images.
-    Inside the box it is 0 and has no gradient; a solver that clips to the box needs no such prior.
-    The released code of the Bayes paper squares the distance, its text does not; this is the code's.
+    Inside the box it is 0 and has no gradient; a solver that clips to the box does not need it. The released code of
+    the Bayes paper squares the distance, its text does not; this follows the code.
 
     References:
         Balunović et al., Bayesian Framework for Gradient Leakage, 2022, Table 5. https://arxiv.org/abs/2111.04706
@@ -44,7 +44,7 @@ class Norm(PriorPart):
     """Minus the p-norm of each image, mean over the batch: ``−(1/B) Σ_b ‖x_b‖_p``, for finite ``p ≥ 1``.
 
     GradInversion's image norm is ``p = 2`` of the whole batch; per image, as here, the weight does not
-    depend on the batch size. Not squared, so its pull does not fade near 0; at exactly 0 the gradient is 0.
+    depend on the batch size. It is not squared, so its gradient does not vanish near 0; at exactly 0 the gradient is 0.
 
     References:
         Yin et al., See through Gradients: Image Batch Recovery via GradInversion, 2021.

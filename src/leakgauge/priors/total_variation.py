@@ -1,4 +1,4 @@
-"""Total variation: neighbouring pixels are alike."""
+"""Total variation: neighbouring pixels are similar."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TotalVariation(PriorPart):
     that are no images have no neighbours at all: the prior is then flat, and an attack made for images runs on tables.
 
     Weights are NOT comparable between kinds and reductions: ``1e-4*tv()`` is the prior of inverting gradients,
-    ``1.0*tv(kind="quadratic", periodic=True, reduce="sum")`` the one of the Bayes code (its paper says "anisotropic").
+    ``1.0*tv(kind="quadratic", periodic=True, reduce="sum")`` that of the Bayes code (its paper says "anisotropic").
 
     References:
         Rudin, Osher, Fatemi, Nonlinear Total Variation Based Noise Removal Algorithms, 1992 (isotropic).

@@ -23,7 +23,7 @@ def array_of(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds:
     # an entry cannot be larger than its file: both sizes in a zip directory are only claims
     if info.file_size > DEFLATE * (min(info.compress_size, path.stat().st_size) + 1):
         raise DataError(
-            f"declares {info.file_size} bytes, more than the file can hold", where=where, remedy="save it again"
+            f"declares {info.file_size} bytes, which exceeds the size of the file", where=where, remedy="save it again"
         )
     with archive.open(info) as stream:
         version = npy.read_magic(stream)
@@ -40,6 +40,8 @@ def array_of(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds:
             raise DataError(f"declares the shape {shape} but holds {left} bytes", where=where, remedy="save it again")
         body = stream.read()
     if len(body) != size:
-        raise DataError(f"ends after {len(body)} of {size} bytes", where=where, remedy="get the file again")
+        raise DataError(
+            f"ends after {len(body)} of {size} bytes", where=where, remedy="download or copy the file again"
+        )
     flat = np.frombuffer(body, dtype)
     return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)

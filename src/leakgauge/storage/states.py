@@ -121,7 +121,7 @@ def _present(path: Path) -> None:
     if path.is_dir():
         raise FileError("is a folder", where=str(path), remedy="give a file")
     if not path.exists():
-        raise FileError("there is no such file", where=str(path), remedy="check the path")
+        raise FileError("no such file", where=str(path), remedy="check the path")
     if not path.is_file():  # reading a pipe or a device may never end
         raise FileError("is no regular file", where=str(path), remedy="copy it to a file first")
     if not path.stat().st_size:
@@ -130,7 +130,7 @@ def _present(path: Path) -> None:
 
 def _finite(state: State) -> State:
     if not state.tensors:
-        raise FileError("holds no tensors", where=str(state.path), remedy="save model.state_dict()")
+        raise FileError("contains no tensors", where=str(state.path), remedy="save model.state_dict()")
     for name, value in state.tensors.items():
         if value.is_complex():
             raise FileError(f"{name!r} holds complex numbers", where=str(state.path), remedy="save real numbers")
@@ -155,7 +155,7 @@ def _safetensors(path: Path) -> State:
         raise FileError(
             f"its header claims {length} bytes, the file has {max(size - 8, 0)}",
             where=str(path),
-            remedy="it was cut short or is no safetensors file; save it again",
+            remedy="it is truncated or not a safetensors file; save it again",
         )
     with safe_open(path, framework="pt") as file:
         return State({name: file.get_tensor(name) for name in file.keys()}, path, file.metadata() or {})  # noqa: SIM118
@@ -229,7 +229,7 @@ def _loaded(path: Path, device: str) -> dict[str, Tensor]:
     if isinstance(read, Mapping) and isinstance(read.get("state_dict"), Mapping):
         read = read["state_dict"]
     if not isinstance(read, Mapping) or not all(isinstance(v, Tensor) for v in read.values()):
-        raise FileError("holds no state dict", where=str(path), remedy="save model.state_dict()")
+        raise FileError("contains no state dict", where=str(path), remedy="save model.state_dict()")
     if not all(v.layout == torch.strided and not v.is_quantized for v in read.values()):
         raise FileError("holds sparse or quantised tensors", where=str(path), remedy="save dense ones")
     return {str(name): value.detach() for name, value in read.items()}

@@ -33,12 +33,12 @@ _FAULTS = (
 
 
 @contextmanager
-def reading(path: Path, remedy: str = "get the file again") -> Iterator[None]:
+def reading(path: Path, remedy: str = "download or copy the file again") -> Iterator[None]:
     """Turn what the standard library raises on a broken file into one DataError that names it."""
     try:
         yield
     except FileNotFoundError:
-        raise DataError("there is no such file or folder", where=str(path), remedy="check the path") from None
+        raise DataError("no such file or folder", where=str(path), remedy="check the path") from None
     except _FAULTS as fault:
         said = (fault.strerror if isinstance(fault, OSError) else None) or str(fault) or type(fault).__name__
         reason = said.splitlines()[0].rstrip(":")  # tarfile lists every method it tried

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -22,7 +23,8 @@ from leakgauge.losses import loss_named
 from leakgauge.models.base import Network
 from leakgauge.storage.states import read_state
 from leakgauge.study.attempts import Attempt, attempt, problems_of
-from leakgauge.study.checks import CHECKS, Values, problems_of_values
+from leakgauge.study.checks import CHECKS
+from leakgauge.study.fits import Values, problems_of_values
 from leakgauge.study.kinds import Settings, missing
 from leakgauge.study.sections import Problem, RecipeSpec, Spec, SpecError
 from leakgauge.study.spec import examined, table
@@ -225,6 +227,10 @@ def _within(key: str, outer: str) -> bool:
     return f"{key}.".startswith(f"{outer}.")
 
 
+class _Reader(Protocol):
+    def __call__(self, name: str, text: str, *, own_code: bool = False) -> Reading: ...
+
+
 def _defense(name: str, text: str, *, own_code: bool = False) -> Reading:
     reading = read(text, "defense", where=f"defenses.{name}", own_code=own_code)
     if reading.value is None:
@@ -237,12 +243,9 @@ def _attack(name: str, text: str, *, own_code: bool = False) -> Reading:
     return read(text, "attack", where=f"adversaries.{name}", own_code=own_code)
 
 
-def _with_own_code(reading: Reading, reader: object, name: str) -> Reading:
+def _with_own_code(reading: Reading, reader: _Reader, name: str) -> Reading:
     """The same reading where it is complete; else read again, now with the user's code."""
-    if reading.value is not None:
-        return reading
-    again: Reading = reader(name, reading.text, own_code=True)  # type: ignore[operator]
-    return again
+    return reading if reading.value is not None else reader(name, reading.text, own_code=True)
 
 
 def _models(settings: tuple[Reading, ...]) -> Settings:

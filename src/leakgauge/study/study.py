@@ -26,7 +26,7 @@ from leakgauge.data import Dataset
 from leakgauge.defenses.protection import Protection
 from leakgauge.metrics import DomainMetrics
 from leakgauge.study.attempts import attempt, problems_of
-from leakgauge.study.checks import Values, problems_of_values
+from leakgauge.study.fits import Values, problems_of_values
 from leakgauge.study.roles import Roles, digest
 from leakgauge.study.sections import Attacks, Checkpoints, Spec, SpecError, VerdictSpec
 from leakgauge.task import Task
