@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leakgauge import attacks
 from leakgauge.adversary import Reconstruction
 from leakgauge.client import Recipe
 from leakgauge.errors import LeakgaugeError, ObservationError
