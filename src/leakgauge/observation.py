@@ -156,12 +156,28 @@ def _generator(*key: int) -> torch.Generator:
 
 def check(task: Task, observations: Sequence[Observation]) -> None:
     """Refuse what cannot be attacked, with all problems at once."""
+    _check_types(task, observations)
     problems = [p for i, seen in enumerate(observations) for p in _problems(task, seen, f"observation {i}")]
     if not observations:
         problems = ["there is no observation to attack; give at least one"]
     if problems:
         more = f" (and {len(problems) - 5} more problems)" if len(problems) > 5 else ""
         raise ObservationError("; ".join(problems[:5]) + more)
+
+
+def _check_types(task: object, observations: object) -> None:
+    """Arguments that are something else, each in one sentence."""
+    what, remedy = "", "call it with a task and what observe(task, records) returns"
+    if not isinstance(task, Task):
+        what = f"the first argument is a {type(task).__name__}"
+    elif isinstance(observations, Observation):
+        what, remedy = "there is one observation and no list", "give [observation]"
+    elif isinstance(observations, Records):
+        what = "an attack gets observations, never records"
+    elif not isinstance(observations, Sequence) or not all(isinstance(one, Observation) for one in observations):
+        what = f"the observations are a {type(observations).__name__} that does not hold observations"
+    if what:
+        raise ObservationError(what, where="attack", remedy=remedy)
 
 
 def _problems(task: Task, seen: Observation, where: str) -> list[str]:

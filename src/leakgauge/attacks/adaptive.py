@@ -42,7 +42,7 @@ from leakgauge.defenses import protection as read
 from leakgauge.defenses.update.chain import is_noise
 from leakgauge.errors import AssumptionWarning, NoDensityError
 from leakgauge.expr import Part, register
-from leakgauge.observation import Observation
+from leakgauge.observation import Observation, check
 from leakgauge.priors import tv, uniform
 from leakgauge.task import Task
 from leakgauge.types import Progress, Threat, Treatment
@@ -192,6 +192,7 @@ class Adaptive(Part):
         memory: int = MEMORY,
         progress: Progress | None = None,
     ) -> Reconstruction:
+        check(task, observations)
         how = {"seed": seed, "device": device, "path": path, "memory": memory, "progress": progress}
 
         def invert(some: Sequence[Observation]) -> Reconstruction:

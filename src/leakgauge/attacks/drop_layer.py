@@ -15,7 +15,7 @@ from leakgauge.adversary.run import joined
 from leakgauge.defenses.update.soteria import Soteria, linear_layers
 from leakgauge.errors import ModelError
 from leakgauge.expr import Part, register
-from leakgauge.observation import Observation
+from leakgauge.observation import Observation, check
 from leakgauge.priors import tv, uniform
 from leakgauge.task import Task
 from leakgauge.types import Candidate, Tree
@@ -69,6 +69,7 @@ class DropLayer(Part):
         )
 
     def __call__(self, task: Task, observations: Sequence[Observation], **how: Any) -> Reconstruction:
+        check(task, observations)
         if self.layer is not None:
             return self._assuming(self.layer, task, observations, how)
         found = self.find(task, observations, **how)

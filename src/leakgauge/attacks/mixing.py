@@ -143,12 +143,25 @@ class Encodings:
 
     def mixture(self, part: MixUp) -> tuple[Tensor, Tensor] | None:
         """Indices and coefficients: granted, fitted or found; None where they cannot be known."""
+        if not self.determines(part):
+            return None
         if "indices" in self.granted and ("coefficients" in self.granted or getattr(part, "public", None) is None):
             return _granted(self.granted, self.images, self.records, part)
         if isinstance(part, InstaHide):
             return None
         hidden = hidden_mixture(self.images, self.owners, self.records, part)
         return (hidden.indices, hidden.weights) if hidden else None
+
+    def determines(self, part: MixUp) -> bool:
+        """Whether there are as many equations as unknowns; else a fit is arbitrary, and worse than no decoding.
+
+        M encodings of r records lie in r dimensions. Magnitudes alone need ``M ≥ 2r − 1``; hidden coefficients,
+        k − 1 free ones each, beside the records themselves ``M r ≥ M (k − 1) + r²``.
+        """
+        count, unknown = len(self.images), self.records
+        if isinstance(part, InstaHide):
+            return count >= 2 * unknown - 1
+        return "coefficients" in self.granted or count * (unknown - part.k + 1) >= unknown**2
 
     def decoded(self, part: MixUp, indices: Tensor, weights: Tensor) -> Tensor:
         """The records behind the encodings; of InstaHide their magnitudes, as ``½ + |x − ½|``."""
@@ -200,7 +213,7 @@ def _treat(part: MixUp, label: str, knows: Mapping[str, Knowledge]) -> tuple[Tre
         )
     return (
         Treatment(indices, "enumerated", "hidden; found from the encodings of several rounds, else nothing is decoded"),
-        Treatment(coefficients, "optimised", "hidden; fitted to the encodings"),
+        Treatment(coefficients, "optimised", "hidden; fitted to the encodings, if there are enough of them"),
     )
 
 
