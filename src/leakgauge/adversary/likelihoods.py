@@ -56,32 +56,32 @@ class Matching(Likelihood):
     drop: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __call__(self, update: Updates, observed: Tree, known: Known, protection: Protection) -> Tensor:
-        kept = [name for name in update.names if not any(_names(key, name) for key in self.drop)]
-        self._check(update.names, kept)
-        weight = self._weight(kept, next(iter(observed.values())))
-        return self.match(update if len(kept) == len(update.names) else update.only(kept), observed, weight)
+        names = [name for name in update.names if not any(_names(key, name) for key in self.drop)]
+        self._check(update.names, names)
+        weight = self._weight(names, next(iter(observed.values())))
+        return self.match(update if len(names) == len(update.names) else update.only(names), observed, weight)
 
     def match(self, update: Updates, observed: Tree, weight: Tensor) -> Tensor:
         """The log likelihood up to a constant; ``weight`` is ``[L]``."""
         raise NotImplementedError
 
-    def _weight(self, kept: list[str], like: Tensor) -> Tensor:
-        layers = list(dict.fromkeys(name.rpartition(".")[0] for name in kept))
-        given = self.weights
-        if given is None:
-            values = [1.0] * len(kept)
-        elif given == "exponential":
-            values = [math.exp(-layers.index(name.rpartition(".")[0])) for name in kept]
+    def _weight(self, names: list[str], like: Tensor) -> Tensor:
+        layers = list(dict.fromkeys(name.rpartition(".")[0] for name in names))
+        weights = self.weights
+        if weights is None:
+            values = [1.0] * len(names)
+        elif weights == "exponential":
+            values = [math.exp(-layers.index(name.rpartition(".")[0])) for name in names]
         else:
-            values = [next((w for key, w in given.items() if _names(key, name)), 1.0) for name in kept]
+            values = [next((w for key, w in weights.items() if _names(key, name)), 1.0) for name in names]
         return torch.tensor(values, dtype=like.dtype, device=like.device)
 
-    def _check(self, names: tuple[str, ...], kept: list[str]) -> None:
-        given = self.weights if isinstance(self.weights, Mapping) else {}
-        for key in (*self.drop, *given):
+    def _check(self, names: tuple[str, ...], remaining: list[str]) -> None:
+        weights = self.weights if isinstance(self.weights, Mapping) else {}
+        for key in (*self.drop, *weights):
             if not any(_names(key, name) for name in names):
                 raise ModelError(f"no layer or tensor {key!r}", where=repr(self), remedy=nearest(key, names))
-        if not kept:
+        if not remaining:
             raise ModelError("every tensor is dropped", where=repr(self), remedy="drop fewer layers")
 
 

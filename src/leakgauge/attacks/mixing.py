@@ -36,10 +36,10 @@ def fitted_coefficients(encodings: Tensor, indices: Tensor, records: int, part: 
     In closed form, which is exact without errors, or alternated from the mean of the coefficients' law, which bears
     them: the least residual wins.
     """
-    seen = coordinates(encodings, records)
+    points = coordinates(encodings, records)
     mean = coefficients(10_000, part.k, part.law, part.cap, torch.Generator().manual_seed(0)).mean(0)
-    start: Tensor = mean.double().expand(len(seen), -1)
-    tried = exact(seen, indices, records, steps=0), fitted(seen, indices, start, records, steps=steps)
+    start: Tensor = mean.double().expand(len(points), -1)
+    tried = exact(points, indices, records, steps=0), fitted(points, indices, start, records, steps=steps)
     return min(tried, key=lambda mixture: mixture.residual).weights
 
 
@@ -67,13 +67,13 @@ def hidden_mixture(encodings: Tensor, owners: Tensor, records: int, part: MixUp)
     """
     if len(encodings) < 2 * records or records <= part.k:
         return None
-    found = unmixed(encodings, records, part.k)
+    mixture = unmixed(encodings, records, part.k)
     flat = encodings.double().flatten(1)
-    images = decode_mixup(encodings, found.indices, found.weights, records).flatten(1)
-    left = matrix(found.indices, found.weights, records) @ images - flat
+    images = decode_mixup(encodings, mixture.indices, mixture.weights, records).flatten(1)
+    left = matrix(mixture.indices, mixture.weights, records) @ images - flat
     if float(left.square().sum()) > 0.25 * float((flat - flat.mean(0)).square().sum()):
         return None
-    return aligned(found, owners, records)
+    return aligned(mixture, owners, records)
 
 
 def decode_instahide(

@@ -56,14 +56,14 @@ class EarlyPart(Part):
     def __or__(self, other: Any) -> Protection:
         from leakgauge.defenses.protection import protection  # a Protection holds such parts
 
-        made: Protection = protection(self) | other
-        return made
+        whole: Protection = protection(self) | other
+        return whole
 
     def __ror__(self, other: Any) -> Protection:
         from leakgauge.defenses.protection import protection
 
-        made: Protection = protection(other) | self
-        return made
+        whole: Protection = protection(other) | self
+        return whole
 
 
 class InputPart(EarlyPart):

@@ -56,10 +56,10 @@ class LinearClient:
         """The closed-form MAP of every observation, ``[n, 1, inputs]``."""
         task, rows = self.task(), []
         weight, bias = task.buffers["weight"], task.params["bias"]
-        for seen in self.observations():
-            assert seen.labels is not None  # granted above
-            y = nn.functional.one_hot(seen.labels[0], self.outputs).to(weight)
-            residual = seen.rounds[0].observed["bias"] - bias + y
+        for observation in self.observations():
+            assert observation.labels is not None  # granted above
+            y = nn.functional.one_hot(observation.labels[0], self.outputs).to(weight)
+            residual = observation.rounds[0].observed["bias"] - bias + y
             left = weight.T @ weight / self.noise**2 + torch.eye(self.inputs, dtype=torch.float64) / self.std**2
             rows.append(torch.linalg.solve(left, weight.T @ residual / self.noise**2 + self.mean / self.std**2))
         return torch.stack(rows).unsqueeze(1)

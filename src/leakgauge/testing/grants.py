@@ -110,8 +110,8 @@ def hiding_law(
     told = observe(task, records, threat=_threat(task, chosen, chosen), seed=seed, rounds=rounds)
     for blind, knowing in zip(hidden, told, strict=True):
         for without, given_all in zip(blind.rounds, knowing.rounds, strict=True):
-            shown = sorted(set(without.granted) & set(chosen))
-            assert not shown, f"{task.protection!r}: {shown} is hidden, but in the observation"
+            leaked = sorted(set(without.granted) & set(chosen))
+            assert not leaked, f"{task.protection!r}: {leaked} is hidden, but in the observation"
             assert set(chosen) <= set(given_all.granted), f"{task.protection!r}: a grant among {chosen} was dropped"
             for name, value in without.observed.items():
                 same = torch.equal(value, given_all.observed[name])

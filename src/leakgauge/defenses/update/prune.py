@@ -128,19 +128,19 @@ class Thresholded(UpdatePart):
         return Release(observed, {"threshold": threshold})
 
     def visible(self, observed: Tree) -> dict[str, Tree]:
-        return self._seen(observed, alone=True)
+        return self._read_off(observed, alone=True)
 
     def covered(self, observed: Tree) -> dict[str, Tree]:
-        return self._seen(observed, alone=False)
+        return self._read_off(observed, alone=False)
 
-    def _seen(self, observed: Tree, *, alone: bool) -> dict[str, Tree]:
+    def _read_off(self, observed: Tree, *, alone: bool) -> dict[str, Tree]:
         threshold: dict[str, Tensor] = {}
         for group in self.groups(list(observed)):
             rows = len(observed[group[0]])
-            seen = torch.cat([observed[name].reshape(rows, -1) for name in group], 1)
-            least = smallest_survivor(seen)
+            entries = torch.cat([observed[name].reshape(rows, -1) for name in group], 1)
+            least = smallest_survivor(entries)
             if alone:  # later parts make zeros of their own
-                true_zeros = (seen == 0).sum(1, keepdim=True) > self.pruned(seen.shape[1])
+                true_zeros = (entries == 0).sum(1, keepdim=True) > self.pruned(entries.shape[1])
                 least = torch.where(true_zeros, torch.zeros_like(least), least)
             threshold |= {name: least.view(-1, *[1] * (observed[name].dim() - 1)) for name in group}
         threshold = {name: threshold[name] for name in observed}

@@ -90,8 +90,8 @@ class Soteria(UpdatePart):
                 raise ModelError(
                     f"{self!r} needs the layer's input", where="soteria", remedy="release through observe()"
                 )
-            kept = self.kept(context.representation(self.layer), self.slopes(context))
-            mask[self.weight] = kept.to(update[self.weight]).unsqueeze(0)
+            survives = self.kept(context.representation(self.layer), self.slopes(context))
+            mask[self.weight] = survives.to(update[self.weight]).unsqueeze(0)
         return Release(trees.mapped(torch.mul, update, mask), {"mask": mask})
 
     def kept(self, representation: Tensor, slopes: Tensor) -> Tensor:
@@ -194,8 +194,8 @@ def _pushed(fn: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
 
 def _pulled(pull: Pull, values: Tensor) -> Tensor:
     """A block of features per batched vjp."""
-    found = []
+    norms = []
     for block in torch.eye(values.shape[1], dtype=values.dtype, device=values.device).split(_TOGETHER):
         (slopes,) = torch.func.vmap(pull)(block.unsqueeze(1).expand(-1, *values.shape))
-        found.append(slopes.flatten(2).norm(dim=2))
-    return torch.cat(found).T.detach()
+        norms.append(slopes.flatten(2).norm(dim=2))
+    return torch.cat(norms).T.detach()
