@@ -12,7 +12,7 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	@touch $@
 
-demo: $(STAMP)  ## audit bundled records under five set-ups; prints where the report is
+demo: $(STAMP)  ## train, then audit bundled records under five set-ups; prints where the report is
 	$(BIN)/leakgauge audit examples/demo.toml --workers 2 --out demo-output
 
 quick: $(STAMP)  ## the laws and the tests of changed rooms, in under a minute

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from leakgauge.metrics import named
 from leakgauge.report.svg import Scale, element, marker
 from leakgauge.report.tradeoff import Null, Point, tradeoff
 
@@ -107,7 +108,7 @@ def utility(trained: Sequence[Row], attacked: Sequence[Row]) -> str:
     ]
     nulls = [_scores(leaks[point.name], "null, ") for point in points]
     null = Null(sum(mean for mean, _ in nulls) / len(nulls), max(best for _, best in nulls))
-    drawn = tradeoff(points, null, "ssim", 0.5, width=1180.0)
+    drawn = tradeoff(points, null, named("ssim").meaning, 0.5, width=1180.0)
     box = re.search(r'viewBox="([^"]*)"', drawn)
     assert box is not None
     width, height = box[1].split()[2:]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from leakgauge.adversary import Reconstruction
 from leakgauge.attacks import inverting_gradients
@@ -15,7 +15,7 @@ from leakgauge.defenses import UpdatePart
 from leakgauge.expr import Part
 from leakgauge.observation import Observation
 from leakgauge.task import ClientContext, Task
-from leakgauge.types import Context, Release, Tree
+from leakgauge.types import Context, Domain, Release, Tree
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,3 +66,10 @@ class WrongLabels(Part):
     def __call__(self, task: Task, observations: Sequence[Observation], **given: Any) -> Reconstruction:
         wrong = [replace(o, labels=(o.labels + 1) % task.domain.classes) for o in observations if o.labels is not None]
         return inverting_gradients(self.steps)(task, wrong, **given)
+
+
+def table_network(domain: Domain) -> nn.Module:
+    """A plain network for tables: 100 and 50 hidden units with ReLU."""
+    return nn.Sequential(
+        nn.Linear(domain.size, 100), nn.ReLU(), nn.Linear(100, 50), nn.ReLU(), nn.Linear(50, domain.classes)
+    )

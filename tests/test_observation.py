@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leakgauge import attacks
 from leakgauge.adversary import Reconstruction
 from leakgauge.client import Recipe
 from leakgauge.errors import LeakgaugeError, ObservationError
@@ -217,3 +219,12 @@ def test_nearby_keys_share_nothing() -> None:
 def test_nothing_to_attack() -> None:
     with pytest.raises(ObservationError, match="there is no observation to attack; give at least one"):
         check(small_task(), [])
+
+
+@pytest.mark.parametrize("attack", [attacks.adaptive(steps=2), attacks.analytic(), attacks.drop_layer(steps=2)])
+def test_an_attack_on_something_else_says_so_in_one_sentence(attack: Any) -> None:
+    task, records = small_task(), small_records(2)
+    seen = observe(task, records)
+    for wrong in ((task, records), (task, seen[0]), (seen, task), (task, records.inputs)):
+        with pytest.raises(ObservationError, match=r"attack: .*; (call it with|give)"):
+            attack(*wrong)

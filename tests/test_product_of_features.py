@@ -54,7 +54,8 @@ def model(domain: Domain) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(domain.size, 10), nn.Linear(10, 8), nn.ReLU(), nn.Linear(8, 3))
 
 
-def audited(part: str, place: str, known: str, shares: str, kind: str, labels: str, rounds: int) -> None:
+def audited(part: str, place: str, known: str, shares: str, kind: str, labels: str, rounds: int) -> str:
+    """What became of a combination: refused by a sentence, or audited without a fault."""
     domain, (sends, steps) = DOMAINS[kind], SHARES[shares]
     defense = part if place == "alone" else part + CHAINED
     address = f"{part.partition('(')[0]}.{ALONE[part]}"
@@ -78,7 +79,7 @@ def audited(part: str, place: str, known: str, shares: str, kind: str, labels: s
         problems = list(refused.problems)
     if problems:
         assert all(problem.what and problem.remedy for problem in problems)
-        return
+        return "refused"
     result = lg.audit(study)
     assert not result.faults, result.faults
     (checkpoint,) = result.checkpoints
@@ -89,6 +90,7 @@ def audited(part: str, place: str, known: str, shares: str, kind: str, labels: s
         assert address in treated, "every nuisance is treated, and the result says how"
         assert (treated[address] == "granted") == (known == "granted"), "no grant is dropped, none is invented"
         assert (treated["recipe.labels"] == "granted") == (labels == "known")
+    return "audited"
 
 
 @pytest.mark.parametrize(("part", "place", "known", "shares", "kind", "labels", "rounds"), combinations(17))

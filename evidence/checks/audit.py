@@ -12,7 +12,7 @@ from typing import Any
 from evidence import Context, Measurement, Number, above, at_least, at_most, check, exactly
 from leakgauge.audit import audit
 from leakgauge.metrics import clopper_pearson
-from leakgauge.study.spec import of
+from leakgauge.study import Study, of
 
 LEVEL = 0.05
 LOUD = ("detectable", "recognisable", "exact")
@@ -23,7 +23,7 @@ def _audited(context: Context, name: str, raw: Mapping[str, Any]) -> dict[str, A
     path = context.scratch / f"{name}.json"
     if not path.exists():
         with tempfile.TemporaryDirectory() as folder:
-            made = audit(of(dict(raw)), Path(folder), Path(folder) / "run", redact=True).as_json()
+            made = audit(Study.of(of(dict(raw)), folder), Path(folder) / "run", redact=True).as_json()
         (defense,) = made["checkpoints"][0]["defenses"]
         kept = {"word": defense["attack"]["verdict"], "attack": defense["attack"], "control": defense["control"]}
         kept["best"] = max(record["score"] for record in defense["records"])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from leakgauge.task import Task
     from leakgauge.types import Domain, Feature, Records, Threat
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 _ROOMS = ("adversary", "attacks", "bounds", "data", "defenses", "metrics", "models", "priors", "training")
 _HOMES = {

@@ -44,11 +44,12 @@ class SquaredError(Part):
 
 def loss_named(text: str) -> Loss:
     """A loss by name (``cross_entropy``) or path (``my_package.module:loss``)."""
+    loss: Loss
     if ":" in text:
-        found: Loss = load(text, where="loss")
-        return found
+        loss = load(text, where="loss")
+        return loss
     known = names("loss")
     if text not in known:
         raise ModelError(f"unknown loss {text!r}", where="recipe.loss", remedy=nearest(text, known))
-    made: Loss = known[text]()
-    return made
+    loss = known[text]()
+    return loss

@@ -156,7 +156,10 @@ def _generator(*key: int) -> torch.Generator:
 
 def check(task: Task, observations: Sequence[Observation]) -> None:
     """Refuse what cannot be attacked, with all problems at once."""
-    problems = [p for i, seen in enumerate(observations) for p in _problems(task, seen, f"observation {i}")]
+    _check_types(task, observations)
+    problems = [
+        p for i, observation in enumerate(observations) for p in _problems(task, observation, f"observation {i}")
+    ]
     if not observations:
         problems = ["there is no observation to attack; give at least one"]
     if problems:
@@ -164,35 +167,51 @@ def check(task: Task, observations: Sequence[Observation]) -> None:
         raise ObservationError("; ".join(problems[:5]) + more)
 
 
-def _problems(task: Task, seen: Observation, where: str) -> list[str]:
-    found: list[str] = []
-    if seen.batch < 1:
-        found.append(f"{where}: a batch of {seen.batch}; an update comes from at least one example")
-    if not seen.rounds:
-        found.append(f"{where}: there is no round in it; give at least one observed update")
-    labels = seen.labels
+def _check_types(task: object, observations: object) -> None:
+    """Arguments that are something else, each in one sentence."""
+    what, remedy = "", "call it with a task and what observe(task, records) returns"
+    if not isinstance(task, Task):
+        what = f"the first argument is a {type(task).__name__}"
+    elif isinstance(observations, Observation):
+        what, remedy = "there is one observation and no list", "give [observation]"
+    elif isinstance(observations, Records):
+        what = "an attack gets observations, never records"
+    elif not isinstance(observations, Sequence) or not all(isinstance(one, Observation) for one in observations):
+        what = f"the observations are a {type(observations).__name__} that does not hold observations"
+    if what:
+        raise ObservationError(what, where="attack", remedy=remedy)
+
+
+def _problems(task: Task, observation: Observation, where: str) -> list[str]:
+    problems: list[str] = []
+    if observation.batch < 1:
+        problems.append(f"{where}: a batch of {observation.batch}; an update comes from at least one example")
+    if not observation.rounds:
+        problems.append(f"{where}: there is no round in it; give at least one observed update")
+    labels = observation.labels
     if labels is not None and labels.is_floating_point() and labels.dim() == 2:
-        if labels.shape != (seen.batch, task.domain.classes):
-            found.append(
-                f"{where}: soft labels of shape {tuple(labels.shape)}; give [{seen.batch}, {task.domain.classes}]"
+        if labels.shape != (observation.batch, task.domain.classes):
+            problems.append(
+                f"{where}: soft labels of shape {tuple(labels.shape)}; "
+                f"give [{observation.batch}, {task.domain.classes}]"
             )
     elif labels is not None and (labels.dim() != 1 or labels.is_floating_point()):
-        found.append(
+        problems.append(
             f"{where}: labels are {labels.dtype} of shape {tuple(labels.shape)}; give one class number per example"
         )
-    elif labels is not None and len(labels) != seen.batch:
-        found.append(f"{where}: {len(labels)} labels for a batch of {seen.batch}; give one per example")
+    elif labels is not None and len(labels) != observation.batch:
+        problems.append(f"{where}: {len(labels)} labels for a batch of {observation.batch}; give one per example")
     elif labels is not None and len(labels) and not (0 <= int(labels.min()) <= int(labels.max()) < task.domain.classes):
-        found.append(
+        problems.append(
             f"{where}: labels span {int(labels.min())}..{int(labels.max())}; they must lie in "
             f"0..{task.domain.classes - 1}"
         )
-    for r, made in enumerate(seen.rounds):
-        found += _tree_problems(task.params, made.observed, f"{where}, round {r}")
-        if {n: p.shape for n, p in made.params.items()} != {n: p.shape for n, p in task.params.items()}:
-            found.append(f"{where}, round {r}: its parameters are not the model's; give those it was computed at")
-        found += _granted_problems(task, made, seen.batch, f"{where}, round {r}")
-    return found
+    for r, each in enumerate(observation.rounds):
+        problems += _tree_problems(task.params, each.observed, f"{where}, round {r}")
+        if {n: p.shape for n, p in each.params.items()} != {n: p.shape for n, p in task.params.items()}:
+            problems.append(f"{where}, round {r}: its parameters are not the model's; give those it was computed at")
+        problems += _granted_problems(task, each, observation.batch, f"{where}, round {r}")
+    return problems
 
 
 def _granted_problems(task: Task, one: Round, batch: int, where: str) -> list[str]:
@@ -253,20 +272,20 @@ def _meets(one: torch.Size, entries: torch.Size) -> bool:
 
 
 def _tree_problems(params: Mapping[str, Tensor], observed: Tree, where: str) -> list[str]:
-    found = [
+    problems = [
         f"{where}: parameter {name!r} is missing from the update; send every trained parameter"
         for name in params
         if name not in observed
     ]
     for name, value in observed.items():
         if name not in params:
-            found.append(f"{where}: the model has no parameter {name!r}; {nearest(name, params)}")
+            problems.append(f"{where}: the model has no parameter {name!r}; {nearest(name, params)}")
         elif value.shape != params[name].shape:
-            found.append(
+            problems.append(
                 f"{where}: {name!r} has shape {tuple(value.shape)}, the model's has {tuple(params[name].shape)}; "
                 "give the update of this model"
             )
         elif not bool(value.isfinite().all()):
             bad = int((~value.isfinite()).sum())
-            found.append(f"{where}: {name!r} has {bad} values that are NaN or infinite; drop that round or client")
-    return found
+            problems.append(f"{where}: {name!r} has {bad} values that are NaN or infinite; drop that round or client")
+    return problems

@@ -38,8 +38,8 @@ class Leak:
 
 def preflight(task: Task) -> list[Leak]:
     """Everything that the structure of a client gives away, worst first."""
-    found = [*_first_linear(task), *_wide_linear(task), *_labels(task), *_statistics(task), *_equations(task)]
-    return sorted(found, key=lambda leak: ORDER.index(leak.severity))
+    leaks = [*_first_linear(task), *_wide_linear(task), *_labels(task), *_statistics(task), *_equations(task)]
+    return sorted(leaks, key=lambda leak: ORDER.index(leak.severity))
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def _linears(task: Task) -> list[_Layer]:
     """The linear layers as one forward pass meets them."""
     first = next(iter(task.params.values()))
     probe = torch.rand(2, *task.domain.shape, dtype=first.dtype, device=first.device)
-    seen: list[_Layer] = []
+    layers: list[_Layer] = []
     hooks = []
     stated = probe
     for hook in task.working._forward_pre_hooks.values():  # our normalisation: known, so it hides nothing
@@ -65,18 +65,18 @@ def _linears(task: Task) -> list[_Layer]:
         if isinstance(module, nn.Linear):
 
             def note(layer: nn.Module, args: tuple[Tensor, ...], name: str = name) -> None:
-                given = args[0].detach().flatten(1)
-                raw = given.shape == stated.flatten(1).shape and bool(torch.equal(given, stated.flatten(1)))
-                seen.append(_Layer(name, layer, raw))  # type: ignore[arg-type]
+                inputs = args[0].detach().flatten(1)
+                raw = inputs.shape == stated.flatten(1).shape and bool(torch.equal(inputs, stated.flatten(1)))
+                layers.append(_Layer(name, layer, raw))  # type: ignore[arg-type]
 
             hooks.append(module.register_forward_pre_hook(note))
     try:
         with torch.no_grad():
             task.working(probe)
     finally:
-        for made in hooks:
-            made.remove()
-    return seen
+        for handle in hooks:
+            handle.remove()
+    return layers
 
 
 def _trained(task: Task, layer: _Layer, what: str) -> bool:
@@ -143,11 +143,13 @@ def _labels(task: Task) -> Iterator[Leak]:
     if not isinstance(task.recipe.loss, CrossEntropy):
         return
     if batch == 1:
-        said = f"The {through} of the last layer's gradient has its one negative entry at the label: it is known."
-        yield Leak("labels", "high", said)
+        sentence = f"The {through} of the last layer's gradient has its one negative entry at the label: it is known."
+        yield Leak("labels", "high", sentence)
     else:
-        said = f"The {through} of the last gradient shows the labels of the batch of {batch} and roughly their counts."
-        yield Leak("labels", "medium", said)
+        sentence = (
+            f"The {through} of the last gradient shows the labels of the batch of {batch} and roughly their counts."
+        )
+        yield Leak("labels", "medium", sentence)
 
 
 def _statistics(task: Task) -> Iterator[Leak]:
@@ -171,5 +173,5 @@ def _equations(task: Task) -> Iterator[Leak]:
     ratio = equations / max(unknowns, 1)
     counted = f"The update has {equations:,} numbers, the batch {unknowns:,} unknowns ({ratio:.1f} per unknown)"
     if ratio >= 1:
-        said = f"{counted}: counting does not protect the records."
-        yield Leak("more equations than unknowns", "medium" if ratio >= 2 else "low", said)
+        sentence = f"{counted}: counting does not protect the records."
+        yield Leak("more equations than unknowns", "medium" if ratio >= 2 else "low", sentence)

@@ -270,14 +270,14 @@ class ClientContext:
             raise ModelError(f"there is no layer {layer!r}", where="model", remedy=nearest(layer, modules))
 
         def run(inputs: Tensor) -> Tensor:
-            seen: list[Tensor] = []
-            hook = modules[layer].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+            captured: list[Tensor] = []
+            hook = modules[layer].register_forward_pre_hook(lambda _, args: captured.append(args[0]))
             drawn = self.task.drawn(self.nuisances).at(0, slice(None), self.task.recipe.local_steps)
             try:
                 functional_call(self.task.working, (dict(self.params), {**self.task.buffers, **drawn}), (inputs,))
             finally:
                 hook.remove()
-            return seen[0]
+            return captured[0]
 
         return run
 

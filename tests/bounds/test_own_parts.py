@@ -45,6 +45,9 @@ class Summed(UpdatePart):
     def noise_law(self) -> GaussianNoise:
         return GaussianNoise(2 * self.share)
 
+    def with_noise(self, size: float) -> Summed:
+        return Summed(size / 2)
+
     def release(self, update: Tree, context: object, *, generator: torch.Generator) -> Release:
         def noisy(value: torch.Tensor) -> torch.Tensor:
             return value + self.share * torch.randn((4, *value.shape), generator=generator, dtype=value.dtype).sum(0)

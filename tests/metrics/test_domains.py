@@ -138,7 +138,7 @@ def test_a_spec_names_the_judge() -> None:
         (TABLE, {"ssim": 0.5, "psnr": 20.0}, r"these are table records.*say \{ feature_share = 0.75 \}"),
         (IMAGE, {"mse": 0.1}, "mse falls as reconstructions get better"),
         (IMAGE, {"sim": 0.5}, "unknown name 'sim'.*did you mean 'ssim'"),
-        (IMAGE, {"identity": 0.5}, "'identity' is no metric"),
+        (IMAGE, {"identity": 0.5}, "'identity' is not a metric"),
         (Domain("table", (1,), 2, (Feature("a", spread=0.0),)), {}, "no feature of the table varies"),
     ],
 )

@@ -15,6 +15,7 @@ from leakgauge.adversary import L2, Likelihood, adam, l2
 from leakgauge.adversary.ghost import Ghost
 from leakgauge.defenses import (
     Clip,
+    Conditions,
     EntryDensity,
     Gaussian,
     GaussianNoise,
@@ -88,13 +89,13 @@ class Unnormalised(Gaussian):
 class Forgetful(RandomPrune):
     """After noise it gives a zero no probability, as the first version of a core that we know did for a second zero."""
 
-    def after(self, density: EntryDensity, known: Known) -> EntryDensity:
-        kept, dropped = math.log1p(-self.p), math.log(self.p)
+    def after(self, density: EntryDensity, known: Conditions) -> EntryDensity:
+        survives, dropped = math.log1p(-self.p), math.log(self.p)
 
-        def log(u: Tensor, o: Tensor, *rest: Tensor) -> Tensor:
-            return torch.where(o == 0, torch.full_like(u, dropped), kept + density.log(u, o, *rest))
+        def log(u: Tensor, o: Tensor) -> Tensor:
+            return torch.where(o == 0, torch.full_like(u, dropped), survives + density.log(u, o))
 
-        return EntryDensity(log, density.log_mass, density.others)
+        return EntryDensity(log, density.log_mass)
 
 
 @dataclass(frozen=True, repr=False)
@@ -351,6 +352,11 @@ class TooQuiet(Gaussian):
         return GaussianNoise(1.03 * self.std)
 
 
+class Deaf(Gaussian):
+    def with_noise(self, size: float) -> Gaussian:
+        return self
+
+
 def test_broken_promises_are_caught() -> None:
     promises_are_kept(Base())
     with pytest.raises(AssertionError, match="promises to be post-processing, but looks at the client"):
@@ -363,6 +369,8 @@ def test_broken_promises_are_caught() -> None:
         promises_are_kept(OneRadius(1.0))
     with pytest.raises(AssertionError, match=r"promises GaussianNoise\(std=.*\), but draws something else"):
         promises_are_kept(TooQuiet(0.5))
+    with pytest.raises(AssertionError, match=r"with_noise\(1\) has noise of size 0.5"):
+        promises_are_kept(Deaf(0.5))
 
 
 def test_a_neutral_that_is_not_is_caught_and_one_that_does_not_exist_is_said() -> None:

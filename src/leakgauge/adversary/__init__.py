@@ -7,7 +7,6 @@ from leakgauge.adversary.likelihoods import (
     L2,
     Cosine,
     Density,
-    Forgiving,
     Likelihood,
     Marginal,
     Matching,
@@ -15,7 +14,6 @@ from leakgauge.adversary.likelihoods import (
     Through,
     cosine,
     density,
-    forgiving,
     l1,
     l2,
     marginal,
@@ -23,6 +21,7 @@ from leakgauge.adversary.likelihoods import (
     through,
 )
 from leakgauge.adversary.protocol import Attack, Modelled, models_defense
+from leakgauge.adversary.rounding import Forgiving, forgiving
 from leakgauge.adversary.run import attack
 from leakgauge.adversary.solver import (
     adam,

@@ -67,8 +67,8 @@ class Ghost:
         hidden = {name: value.flatten(0, 1) for name, value in drawn.buffers.items()}
         tape = self._run(inputs.flatten(0, 1), labels.flatten(0, 1), inputs.shape[:2], hidden)
         leaves: dict[str, Leaf] = {}
-        for name, module, kept, d in tape:
-            for local, leaf in _RULES[type(module)](module, kept, d, len(inputs)).items():
+        for name, module, layer_input, d in tape:
+            for local, leaf in _RULES[type(module)](module, layer_input, d, len(inputs)).items():
                 leaves[f"{name}.{local}" if name else local] = leaf
         unused = next((name for name in self.params if name not in leaves), None)
         if unused is not None:
@@ -89,13 +89,13 @@ class Ghost:
                 where="ghost path",
                 remedy='return one value per example, or use path="vmap"',
             )
-        seen = list(self.tape)
+        tape = list(self.tape)
         self.tape.clear()
-        if len({name for name, *_ in seen}) != len(seen):
+        if len({name for name, *_ in tape}) != len(tape):
             raise PathError("a layer is used twice in one pass", where="ghost path", remedy='use path="vmap"')
         total = self.task.recipe.reduce(losses.unflatten(0, shape)).sum()
-        slopes = torch.autograd.grad(total, [z for *_, z in seen], create_graph=True)
-        return [(name, module, kept, d) for (name, module, kept, _), d in zip(seen, slopes, strict=True)]
+        slopes = torch.autograd.grad(total, [z for *_, z in tape], create_graph=True)
+        return [(name, module, layer_input, d) for (name, module, layer_input, _), d in zip(tape, slopes, strict=True)]
 
 
 def _recorded(tape: Tape, name: str, module: nn.Module) -> Callable[[Tensor], Tensor]:
@@ -103,8 +103,8 @@ def _recorded(tape: Tape, name: str, module: nn.Module) -> Callable[[Tensor], Te
     plain = module.forward
 
     def forward(a: Tensor) -> Tensor:
-        output, kept = convolution(module, a) if isinstance(module, nn.Conv2d) else (plain(a), a)
-        tape.append((name, module, kept, output))
+        output, layer_input = convolution(module, a) if isinstance(module, nn.Conv2d) else (plain(a), a)
+        tape.append((name, module, layer_input, output))
         return output
 
     return forward

@@ -20,14 +20,14 @@ from leakgauge.types import Tree
 Rule = Literal["auto", "bias", "rows"]
 
 
-def labels_of(task: Task, seen: Observation, rule: Rule = "auto") -> Tensor:
+def labels_of(task: Task, observation: Observation, rule: Rule = "auto") -> Tensor:
     """The granted labels of an observation, else those that its first round betrays, ``[batch]``."""
-    if seen.labels is not None:
-        return seen.labels
-    observed = seen.rounds[0].observed
+    if observation.labels is not None:
+        return observation.labels
+    observed = observation.rounds[0].observed
     if task.recipe.shares == "change":  # a weight change points against the gradient
         observed = {name: -value for name, value in observed.items()}
-    return inferred(observed, task.params, task.domain.classes, seen.batch, rule)
+    return inferred(observed, task.params, task.domain.classes, observation.batch, rule)
 
 
 def last_layer(params: Tree, classes: int) -> tuple[str, str | None]:
@@ -59,13 +59,13 @@ def inferred(observed: Tree, params: Tree, classes: int, batch: int, rule: Rule 
         raise ModelError("the last layer has no bias", where="labels", remedy='use rule="rows"')
     use_bias = bias is not None and rule != "rows"
     signal = (observed[bias] if use_bias and bias is not None else observed[weight].sum(1)).double()
-    found: list[int] = []
+    labels: list[int] = []
     # each example of class c lowers entry c by about total/batch; take the lowest, give its share back, repeat
     share = -signal.clamp(max=0).sum() / batch
     left, sure = signal.clone(), signal < 0
     for _ in range(batch):
         lowest = int((torch.where(sure, left, torch.inf) if bool(sure.any()) else left).argmin())
-        found.append(lowest)
+        labels.append(lowest)
         sure[lowest] = False
         left[lowest] += share
-    return torch.tensor(sorted(found))
+    return torch.tensor(sorted(labels))

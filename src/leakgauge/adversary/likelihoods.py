@@ -9,29 +9,18 @@ granted or visible, and the protection; it returns ``[N]``, higher is better. Ma
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from leakgauge import guards
-from leakgauge.defenses import (
-    Chain,
-    Gaussian,
-    Identity,
-    Protection,
-    Quantise,
-    UpdatePart,
-    parts_of,
-)
-from leakgauge.defenses.update.chain import is_noise
-from leakgauge.defenses.update.prune import Thresholded
+from leakgauge.defenses import Chain, Gaussian, GaussianNoise, Protection, UpdatePart, parts_of
 from leakgauge.errors import ModelError, NoDensityError, nearest
 from leakgauge.expr import Part, register
 from leakgauge.laws import Uniform
-from leakgauge.types import How, Known, Tree, Updates, own_of
+from leakgauge.types import How, Known, Tree, Updates
 from leakgauge.updates import absolute_residual
 
 Weights = Mapping[str, float] | Literal["exponential"] | None
@@ -67,32 +56,32 @@ class Matching(Likelihood):
     drop: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __call__(self, update: Updates, observed: Tree, known: Known, protection: Protection) -> Tensor:
-        kept = [name for name in update.names if not any(_names(key, name) for key in self.drop)]
-        self._check(update.names, kept)
-        weight = self._weight(kept, next(iter(observed.values())))
-        return self.match(update if len(kept) == len(update.names) else update.only(kept), observed, weight)
+        names = [name for name in update.names if not any(_names(key, name) for key in self.drop)]
+        self._check(update.names, names)
+        weight = self._weight(names, next(iter(observed.values())))
+        return self.match(update if len(names) == len(update.names) else update.only(names), observed, weight)
 
     def match(self, update: Updates, observed: Tree, weight: Tensor) -> Tensor:
         """The log likelihood up to a constant; ``weight`` is ``[L]``."""
         raise NotImplementedError
 
-    def _weight(self, kept: list[str], like: Tensor) -> Tensor:
-        layers = list(dict.fromkeys(name.rpartition(".")[0] for name in kept))
-        given = self.weights
-        if given is None:
-            values = [1.0] * len(kept)
-        elif given == "exponential":
-            values = [math.exp(-layers.index(name.rpartition(".")[0])) for name in kept]
+    def _weight(self, names: list[str], like: Tensor) -> Tensor:
+        layers = list(dict.fromkeys(name.rpartition(".")[0] for name in names))
+        weights = self.weights
+        if weights is None:
+            values = [1.0] * len(names)
+        elif weights == "exponential":
+            values = [math.exp(-layers.index(name.rpartition(".")[0])) for name in names]
         else:
-            values = [next((w for key, w in given.items() if _names(key, name)), 1.0) for name in kept]
+            values = [next((w for key, w in weights.items() if _names(key, name)), 1.0) for name in names]
         return torch.tensor(values, dtype=like.dtype, device=like.device)
 
-    def _check(self, names: tuple[str, ...], kept: list[str]) -> None:
-        given = self.weights if isinstance(self.weights, Mapping) else {}
-        for key in (*self.drop, *given):
+    def _check(self, names: tuple[str, ...], remaining: list[str]) -> None:
+        weights = self.weights if isinstance(self.weights, Mapping) else {}
+        for key in (*self.drop, *weights):
             if not any(_names(key, name) for name in names):
                 raise ModelError(f"no layer or tensor {key!r}", where=repr(self), remedy=nearest(key, names))
-        if not kept:
+        if not remaining:
             raise ModelError("every tensor is dropped", where=repr(self), remedy="drop fewer layers")
 
 
@@ -198,8 +187,8 @@ class Density(Likelihood):
         return chain.log_density(observed, update, known=known)
 
     def of_hidden_scale(self, protection: Protection, law: Uniform | None) -> Settled | None:
-        noise = self.assumed or protection.update
-        if not isinstance(noise, Gaussian) or noise.std == 0:
+        noise = (self.assumed or protection.update).noise_law
+        if not isinstance(noise, GaussianNoise):
             return None
         low, high = law.support if law is not None else (0.0, math.inf)
         summed = Marginal(std=noise.std, low=low, high=high)
@@ -243,13 +232,12 @@ class Marginal(Likelihood):
         return self, "summed out", "summed out under Gaussian noise"
 
     def _std(self, protection: Protection) -> float:
-        part = protection.update
         if self.std is not None:
             return self.std
-        if isinstance(part, Gaussian) and part.std > 0:
-            return part.std
+        if isinstance(noise := protection.update.noise_law, GaussianNoise):
+            return noise.std
         raise NoDensityError(
-            f"the hidden scale of {protection!r} is integrated out for gaussian() alone",
+            f"the hidden scale of {protection!r} is integrated out for Gaussian noise alone",
             remedy="attack with cosine(), which is blind to it, or grant the scale",
         )
 
@@ -305,45 +293,4 @@ class Through(Likelihood):
         return self.likelihood(moved, observed, known, protection)
 
 
-@register("likelihood", "forgiving")
-@dataclass(frozen=True, repr=False)
-class Forgiving(Likelihood):
-    """The density of a rounding, per entry, if a ``share`` of the entries may be anywhere.
-
-    Of ``quantise()``, after any maps, and before any pruning by magnitude: exact, a candidate would be impossible as
-    long as one entry is further than a step from what was seen, and nothing would say where to go.
-    """
-
-    share: float = 0.05
-
-    def __post_init__(self) -> None:
-        guards.inside(self.share, "share", "forgiving", 0.0, 1.0)
-
-    def __call__(self, update: Updates, observed: Tree, known: Known, protection: Protection) -> Tensor:
-        chain = protection.chain
-        place = next((i for i, part in enumerate(chain.parts) if isinstance(part, Quantise)), 0)
-        rounding = chain.parts[place]
-        before = Chain(chain.parts[:place]).apply(update, known)
-        if before is None or not isinstance(rounding, Quantise) or not is_rounding(chain.parts):
-            raise NoDensityError(
-                f"{protection.update!r} is not a rounding after maps, or pruned by magnitude",
-                remedy="use density() or through()",
-            )
-        labels = list(chain.labelled)
-        thresholds = [known[key] for label in labels[place + 1 :] if (key := f"{label}.threshold") in known]
-        own = own_of(known, labels[place])
-        return rounding.log_forgiving(observed, before, own, self.share, thresholds[-1] if thresholds else None)
-
-
-def is_rounding(parts: Sequence[UpdatePart]) -> bool:
-    """Whether a chain is one rounding after maps, and after it nothing but pruning by magnitude."""
-    places = [i for i, part in enumerate(parts) if is_noise(part)]
-    return (
-        len(places) == 1
-        and isinstance(parts[places[0]], Quantise)
-        and all(isinstance(part, Thresholded | Identity) for part in parts[places[0] + 1 :])
-    )
-
-
-forgiving = Forgiving
 l2, l1, cosine, scaled_l2, density, through, marginal = L2, L1, Cosine, ScaledL2, Density, Through, Marginal

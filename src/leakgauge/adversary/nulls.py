@@ -19,18 +19,18 @@ from leakgauge.seeds import seed_of
 def noise(observations: Sequence[Observation], *, seed: int = 0) -> list[Observation]:
     """Every tensor replaced by Gaussian noise of its own norm; zeros stay, for a pruned update shows them."""
 
-    def blurred(made: Round, key: int) -> Round:
+    def blurred(clear: Round, key: int) -> Round:
         generator = torch.Generator().manual_seed(key)
 
         def like(value: Tensor) -> Tensor:
             drawn = torch.randn(value.shape, generator=generator, dtype=value.dtype).to(value.device)
             drawn = torch.where(value == 0, torch.zeros_like(drawn), drawn)
-            made: Tensor = drawn * (value.norm() / drawn.norm().clamp(min=torch.finfo(value.dtype).tiny))
-            return made
+            blurred_value: Tensor = drawn * (value.norm() / drawn.norm().clamp(min=torch.finfo(value.dtype).tiny))
+            return blurred_value
 
-        return replace(made, observed={name: like(value) for name, value in made.observed.items()})
+        return replace(clear, observed={name: like(value) for name, value in clear.observed.items()})
 
     return [
-        replace(seen, rounds=tuple(blurred(made, seed_of(seed, i, r)) for r, made in enumerate(seen.rounds)))
-        for i, seen in enumerate(observations)
+        replace(one, rounds=tuple(blurred(clear, seed_of(seed, i, r)) for r, clear in enumerate(one.rounds)))
+        for i, one in enumerate(observations)
     ]

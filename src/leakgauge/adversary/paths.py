@@ -134,14 +134,14 @@ def _measures_and_scales(module: nn.Module) -> bool:
 
 def _normalise_then_scale(module: _BatchNorm | _InstanceNorm | nn.LayerNorm, x: Tensor) -> Tensor:
     if isinstance(module, nn.LayerNorm):
-        made = nn.functional.layer_norm(x, module.normalized_shape, eps=module.eps) * module.weight
-        return made if module.bias is None else made + module.bias
+        normalised = nn.functional.layer_norm(x, module.normalized_shape, eps=module.eps) * module.weight
+        return normalised if module.bias is None else normalised + module.bias
     if isinstance(module, _InstanceNorm):
-        made = nn.functional.instance_norm(x, eps=module.eps)
+        normalised = nn.functional.instance_norm(x, eps=module.eps)
     else:
-        made = nn.functional.batch_norm(x, None, None, training=True, eps=module.eps)
+        normalised = nn.functional.batch_norm(x, None, None, training=True, eps=module.eps)
     weight, bias = (t.view(-1, *[1] * (x.dim() - 2)) for t in (module.weight, module.bias))
-    return made * weight + bias
+    return normalised * weight + bias
 
 
 def choose(

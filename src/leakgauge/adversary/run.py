@@ -214,7 +214,7 @@ class _Run:
         rounds = [self.group.shown(rows, r) for r in range(len(self.group.states))]
         labels = None if self.labels is None else self.labels[[key.observation for key in keys]]
         unknowns = self._unknowns(seeds, keys)
-        paths = [self._choose(r, shown, unknowns, labels) for r, shown in enumerate(rounds)]
+        paths = [self._choose(r, visible, unknowns, labels) for r, visible in enumerate(rounds)]
         self.used = paths[0].name
         unknowns = self._with_fitted_rates(unknowns, paths, rounds, row_of, labels)
         prior = spread(self.adversary.prior, setting_of)
@@ -223,14 +223,14 @@ class _Run:
             sharing = Sharing(tuple(torch.bincount(row_of[which], minlength=len(rows)).tolist()))
             values = unknowns.decode(raw)
             terms, candidate = [], self._candidate(values, None if labels is None else labels[which])
-            for r, (path, shown) in enumerate(zip(paths, rounds, strict=True)):
+            for r, (path, visible) in enumerate(zip(paths, rounds, strict=True)):
                 nuisances = {
                     **self._placeholders(len(which)),
                     **_of_round(values, r),
-                    **shown.granted_to(row_of[which]),
+                    **visible.granted_to(row_of[which]),
                 }
                 update = path.updates(replace(candidate, nuisances=nuisances), sharing)
-                terms.append(self.likelihood(update, shown.observed, shown.known, self.task.protection))
+                terms.append(self.likelihood(update, visible.observed, visible.known, self.task.protection))
             log_prior = spread(prior, which)(candidate) + unknowns.log_prior(values)
             return Value(torch.stack(terms).sum(0), log_prior)
 
@@ -310,21 +310,21 @@ class _Run:
             return unknowns
         blocks, values = dict(unknowns.blocks), unknowns.decode(unknowns.start)
         sharing = Sharing(tuple(torch.bincount(row_of).tolist()))
-        for r, (path, shown) in enumerate(zip(paths, rounds, strict=True)):
-            nuisances = {**_of_round(values, r), **shown.granted_to(row_of)}
+        for r, (path, visible) in enumerate(zip(paths, rounds, strict=True)):
+            nuisances = {**_of_round(values, r), **visible.granted_to(row_of)}
             small = {**nuisances, LEARNING_RATE: torch.full_like(row_of, SMALL_RATE, dtype=self.like.dtype)}
             candidate = replace(self._candidate(values, labels), nuisances=small)
             with torch.no_grad():
                 length = path.updates(candidate, sharing).square().sum(1).sqrt() / SMALL_RATE
-            received = lengths(shown.observed, self.task.protection.chain)[row_of]
+            received = lengths(visible.observed, self.task.protection.chain)[row_of]
             key = _block(r, LEARNING_RATE, "")
             start = (received / length.clamp(min=torch.finfo(length.dtype).tiny)).clamp(1e-8, 1e4).log()
             blocks[key] = replace(blocks[key], start=start.to(self.like))
         return Unknowns(blocks)
 
-    def _choose(self, r: int, shown: Shown, unknowns: Unknowns, labels: Tensor | None) -> Path:
+    def _choose(self, r: int, visible: Shown, unknowns: Unknowns, labels: Tensor | None) -> Path:
         """The fastest path that equals the plain gradient at the first problem's start."""
-        first = shown.first()
+        first = visible.first()
         values = {name: value[:1] for name, value in unknowns.decode(unknowns.start).items()}
         nuisances = {**self._placeholders(1), **_of_round(values, r), **first.granted}
         probe = replace(self._candidate(values, None if labels is None else labels[:1]), nuisances=nuisances)

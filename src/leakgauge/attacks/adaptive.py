@@ -27,8 +27,8 @@ from leakgauge.adversary import (
     l2,
     through,
 )
-from leakgauge.adversary.likelihoods import is_rounding
 from leakgauge.adversary.paths import PathName
+from leakgauge.adversary.rounding import is_rounding
 from leakgauge.adversary.run import MEMORY, joined
 from leakgauge.adversary.treatments import with_treatment
 from leakgauge.attacks import ats, mixing  # noqa: F401  (they register how their encodings are undone)
@@ -42,7 +42,7 @@ from leakgauge.defenses import protection as read
 from leakgauge.defenses.update.chain import is_noise
 from leakgauge.errors import AssumptionWarning, NoDensityError
 from leakgauge.expr import Part, register
-from leakgauge.observation import Observation
+from leakgauge.observation import Observation, check
 from leakgauge.priors import tv, uniform
 from leakgauge.task import Task
 from leakgauge.types import Progress, Threat, Treatment
@@ -192,6 +192,7 @@ class Adaptive(Part):
         memory: int = MEMORY,
         progress: Progress | None = None,
     ) -> Reconstruction:
+        check(task, observations)
         how = {"seed": seed, "device": device, "path": path, "memory": memory, "progress": progress}
 
         def invert(some: Sequence[Observation]) -> Reconstruction:

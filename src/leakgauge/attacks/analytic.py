@@ -61,7 +61,7 @@ class Analytic(Part):
         layer = first_linear(task)
         rows = [self._invert(o.rounds[0].observed, layer) for o in observations]
         inputs = denormalised(task.model, torch.stack(rows).view(len(rows), 1, *task.domain.shape))
-        labels = [labels_of(task, seen) for seen in observations]
+        labels = [labels_of(task, observation) for observation in observations]
         batch = max(o.batch for o in observations)
         return Reconstruction(
             inputs.expand(len(rows), batch, *task.domain.shape).clone(),

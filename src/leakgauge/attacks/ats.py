@@ -29,16 +29,18 @@ def undo_transformation(
     Every round transforms anew; the first is used. Status ``undone`` where every operation of the chosen policy can
     be undone, else ``transformed in part``.
     """
-    made = invert([replace(seen, rounds=seen.rounds[:1]) for seen in observations])
+    inverted = invert([replace(observation, rounds=observation.rounds[:1]) for observation in observations])
     rows, status = [], []
-    for inputs, seen in zip(made.inputs, observations, strict=True):
-        known = own_of(seen.rounds[0].granted, "ats")
-        found = [
+    for inputs, observation in zip(inverted.inputs, observations, strict=True):
+        known = own_of(observation.rounds[0].granted, "ats")
+        guesses = [
             raw_image(part, x, _granted(part, known, b) or part.draws()) for b, x in enumerate(inputs.detach().cpu())
         ]
-        rows.append(torch.stack([x for x, _ in found]))
-        status.append("undone" if all(whole for _, whole in found) else "transformed in part")
-    return replace(made, inputs=torch.stack(rows).to(made.inputs), status=tuple(status), encodings=made.inputs)
+        rows.append(torch.stack([x for x, _ in guesses]))
+        status.append("undone" if all(whole for _, whole in guesses) else "transformed in part")
+    return replace(
+        inverted, inputs=torch.stack(rows).to(inverted.inputs), status=tuple(status), encodings=inverted.inputs
+    )
 
 
 def _treat(part: AutomaticTransformation, label: str, knows: Mapping[str, Knowledge]) -> tuple[Treatment, ...]:
@@ -50,14 +52,14 @@ decodes(AutomaticTransformation, Decoder(undo_transformation, _treat))
 
 
 def raw_image(
-    part: AutomaticTransformation, shown: Tensor, draws: Sequence[tuple[int, tuple[int, ...]]]
+    part: AutomaticTransformation, encoding: Tensor, draws: Sequence[tuple[int, tuple[int, ...]]]
 ) -> tuple[Tensor, bool]:
     """``argmin_d ‖T_d(T_d⁻¹(x̃)) − x̃‖`` over draws d of policy and signs, and whether every operation was undone."""
-    policies, shown = part.policies, shown.clamp(0, 1)
-    guesses = [(c, signs, undone(policies[c], shown, signs)) for c, signs in draws]
-    gaps = [float((apply(policies[c], x, signs) - shown).square().sum()) for c, signs, x in guesses]
+    policies, encoding = part.policies, encoding.clamp(0, 1)
+    guesses = [(c, signs, undone(policies[c], encoding, signs)) for c, signs in draws]
+    gaps = [float((apply(policies[c], x, signs) - encoding).square().sum()) for c, signs, x in guesses]
     c, signs, best = guesses[gaps.index(min(gaps))]
-    whole = all(op.undo(shown, s) is not None for op, s in zip(policies[c], signs, strict=False))
+    whole = all(op.undo(encoding, s) is not None for op, s in zip(policies[c], signs, strict=False))
     return best, whole
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import torch
 
-from leakgauge.defenses import Chain, Clip, Gaussian, Identity, Laplace, Quantise, RandomPrune, UpdatePart, parts_of
+from leakgauge.defenses import Chain, Clip, Gaussian, Identity, Quantise, RandomPrune, UpdatePart, parts_of
 from leakgauge.defenses.update.chain import is_noise
 from leakgauge.defenses.update.prune import Thresholded
 from leakgauge.types import Tree
@@ -44,29 +44,28 @@ def believed(update: UpdatePart) -> UpdatePart:
 
 
 def without_small_noise(update: UpdatePart, observed: Sequence[Tree]) -> UpdatePart:
-    """``noise | … | quantise`` without its noise where that is small beside the steps seen; other chains as they are.
+    """``noise | … | quantise`` without its noise where the observed steps are much larger; other chains unchanged.
 
     The density is then as steep as that of the rounding alone, and a candidate that is not nearly right finds no way.
     Chosen on a few train records of Fashion-MNIST.
     """
     parts = list(parts_of(update))
-    noise = next((i for i, part in enumerate(parts) if isinstance(part, Gaussian | Laplace)), None)
+    laws = {i: law for i, part in enumerate(parts) if (law := part.noise_law) is not None and law.size > 0}
     rounding = next((i for i, part in enumerate(parts) if isinstance(part, Quantise)), None)
-    if noise is None or rounding is None or rounding < noise:
+    if not laws or rounding is None or rounding < min(laws):
         return update
-    part = parts[noise]
-    size = part.std if isinstance(part, Gaussian) else part.scale  # type: ignore[attr-defined]
+    noise, law = min(laws.items())
     chain = Chain(tuple(parts))
-    key = f"{list(chain.labelled)[rounding]}.step"
-    seen = [chain.visible({n: o.unsqueeze(0) for n, o in one.items()}).get(key, {}) for one in observed]
-    steps = torch.tensor([float(step) for one in seen for step in one.values()])
-    if not len(steps) or float(steps.median()) <= SMALL * size:
+    address = f"{list(chain.labelled)[rounding]}.step"
+    visible = [chain.visible({n: o.unsqueeze(0) for n, o in one.items()}) for one in observed]
+    steps = torch.tensor([float(step) for known in visible for step in known.get(address, {}).values()])
+    if not len(steps) or float(steps.median()) <= SMALL * law.size:
         return update
     return Chain((*parts[:noise], Identity(), *parts[noise + 1 :]))
 
 
 SMALL = 15.0
-"""Steps that are more than so many deviations of the noise before them hide it."""
+"""Noise is ignored where the median quantisation step exceeds its size this many times."""
 
 
 def received_norm(observed: Tree, noise: UpdatePart) -> float:
@@ -75,9 +74,7 @@ def received_norm(observed: Tree, noise: UpdatePart) -> float:
     After clipping it is the bound, or the norm of an update that was within it, which is as good.
     """
     entries = sum(o.numel() for o in observed.values())
-    variance = (
-        noise.std**2 if isinstance(noise, Gaussian) else 2 * noise.scale**2 if isinstance(noise, Laplace) else 0.0
-    )
+    variance = 0.0 if noise.noise_law is None else noise.noise_law.variance
     least = variance * math.sqrt(2 * entries)
     return math.sqrt(max(float(square(observed)) - entries * variance, least, 1e-30))
 

@@ -15,7 +15,7 @@ from leakgauge.adversary.run import joined
 from leakgauge.defenses.update.soteria import Soteria, linear_layers
 from leakgauge.errors import ModelError
 from leakgauge.expr import Part, register
-from leakgauge.observation import Observation
+from leakgauge.observation import Observation, check
 from leakgauge.priors import tv, uniform
 from leakgauge.task import Task
 from leakgauge.types import Candidate, Tree
@@ -69,13 +69,16 @@ class DropLayer(Part):
         )
 
     def __call__(self, task: Task, observations: Sequence[Observation], **how: Any) -> Reconstruction:
+        check(task, observations)
         if self.layer is not None:
             return self._assuming(self.layer, task, observations, how)
-        found = self.find(task, observations, **how)
-        groups = {layer: [i for i, f in enumerate(found) if f == layer] for layer in dict.fromkeys(found)}
-        made = [self._assuming(layer, task, [observations[i] for i in at], how) for layer, at in groups.items()]
+        layers = self.find(task, observations, **how)
+        groups = {layer: [i for i, f in enumerate(layers) if f == layer] for layer in dict.fromkeys(layers)}
+        reconstructions = [
+            self._assuming(layer, task, [observations[i] for i in at], how) for layer, at in groups.items()
+        ]
         order = [i for at in groups.values() for i in at]
-        return joined(made, [order.index(i) for i in range(len(order))])
+        return joined(reconstructions, [order.index(i) for i in range(len(order))])
 
     def find(self, task: Task, observations: Sequence[Observation], **how: Any) -> list[str]:
         """The layer that was defended, for every observation: the one with the least residual."""
@@ -87,9 +90,9 @@ class DropLayer(Part):
 
     def residual(self, layer: str, task: Task, observations: Sequence[Observation], **how: Any) -> Tensor:
         """``1 − cos`` of what is matched if ``layer`` was defended, after ``scout`` steps, ``[n]``."""
-        made = replace(self, steps=self.scout, restarts=1)._assuming(layer, task, observations, how)
+        reconstruction = replace(self, steps=self.scout, restarts=1)._assuming(layer, task, observations, how)
         prior = self.against(layer, images=task.domain.kind == "image").prior
-        return prior(Candidate(made.inputs, made.labels)) - made.log_posterior
+        return prior(Candidate(reconstruction.inputs, reconstruction.labels)) - reconstruction.log_posterior
 
     def _assuming(self, layer: str, task: Task, observations: Sequence[Observation], how: Any) -> Reconstruction:
         adversary = self.against(layer, images=task.domain.kind == "image")

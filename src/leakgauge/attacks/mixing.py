@@ -36,10 +36,10 @@ def fitted_coefficients(encodings: Tensor, indices: Tensor, records: int, part: 
     In closed form, which is exact without errors, or alternated from the mean of the coefficients' law, which bears
     them: the least residual wins.
     """
-    seen = coordinates(encodings, records)
+    points = coordinates(encodings, records)
     mean = coefficients(10_000, part.k, part.law, part.cap, torch.Generator().manual_seed(0)).mean(0)
-    start: Tensor = mean.double().expand(len(seen), -1)
-    tried = exact(seen, indices, records, steps=0), fitted(seen, indices, start, records, steps=steps)
+    start: Tensor = mean.double().expand(len(points), -1)
+    tried = exact(points, indices, records, steps=0), fitted(points, indices, start, records, steps=steps)
     return min(tried, key=lambda mixture: mixture.residual).weights
 
 
@@ -67,13 +67,13 @@ def hidden_mixture(encodings: Tensor, owners: Tensor, records: int, part: MixUp)
     """
     if len(encodings) < 2 * records or records <= part.k:
         return None
-    found = unmixed(encodings, records, part.k)
+    mixture = unmixed(encodings, records, part.k)
     flat = encodings.double().flatten(1)
-    images = decode_mixup(encodings, found.indices, found.weights, records).flatten(1)
-    left = matrix(found.indices, found.weights, records) @ images - flat
+    images = decode_mixup(encodings, mixture.indices, mixture.weights, records).flatten(1)
+    left = matrix(mixture.indices, mixture.weights, records) @ images - flat
     if float(left.square().sum()) > 0.25 * float((flat - flat.mean(0)).square().sum()):
         return None
-    return aligned(found, owners, records)
+    return aligned(mixture, owners, records)
 
 
 def decode_instahide(
@@ -143,12 +143,25 @@ class Encodings:
 
     def mixture(self, part: MixUp) -> tuple[Tensor, Tensor] | None:
         """Indices and coefficients: granted, fitted or found; None where they cannot be known."""
+        if not self.determines(part):
+            return None
         if "indices" in self.granted and ("coefficients" in self.granted or getattr(part, "public", None) is None):
             return _granted(self.granted, self.images, self.records, part)
         if isinstance(part, InstaHide):
             return None
         hidden = hidden_mixture(self.images, self.owners, self.records, part)
         return (hidden.indices, hidden.weights) if hidden else None
+
+    def determines(self, part: MixUp) -> bool:
+        """Whether there are as many equations as unknowns; else a fit is arbitrary, and worse than no decoding.
+
+        M encodings of r records lie in r dimensions. Magnitudes alone need ``M ≥ 2r − 1``; hidden coefficients,
+        k − 1 free ones each, beside the records themselves ``M r ≥ M (k − 1) + r²``.
+        """
+        count, unknown = len(self.images), self.records
+        if isinstance(part, InstaHide):
+            return count >= 2 * unknown - 1
+        return "coefficients" in self.granted or count * (unknown - part.k + 1) >= unknown**2
 
     def decoded(self, part: MixUp, indices: Tensor, weights: Tensor) -> Tensor:
         """The records behind the encodings; of InstaHide their magnitudes, as ``½ + |x − ½|``."""
@@ -200,7 +213,7 @@ def _treat(part: MixUp, label: str, knows: Mapping[str, Knowledge]) -> tuple[Tre
         )
     return (
         Treatment(indices, "enumerated", "hidden; found from the encodings of several rounds, else nothing is decoded"),
-        Treatment(coefficients, "optimised", "hidden; fitted to the encodings"),
+        Treatment(coefficients, "optimised", "hidden; fitted to the encodings, if there are enough of them"),
     )
 
 

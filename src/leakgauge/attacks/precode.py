@@ -34,31 +34,31 @@ def with_latent_noise(adversary: Adversary) -> Adversary:
     return replace(adversary, hidden=1.0 if isinstance(adversary.likelihood, Density) else MATCHING)
 
 
-def latent_noise(task: Task, seen: Round) -> Tensor:
+def latent_noise(task: Task, observed_round: Round) -> Tensor:
     """The noise ε of the one example behind a round, ``[1, k]``; exact to rounding for an update up to its scale."""
     name, module = bottleneck_of(task.working)
     bottleneck = copy.deepcopy(module).double()
     bottleneck.load_state_dict(
-        {n.removeprefix(f"{name}."): p.double() for n, p in seen.params.items() if n.startswith(f"{name}.")}
+        {n.removeprefix(f"{name}."): p.double() for n, p in observed_round.params.items() if n.startswith(f"{name}.")}
     )
     first = "encoder" if bottleneck.form == "official" else "first"
     with torch.no_grad():
-        mean, std = bottleneck.code(input_of(seen.observed, f"{name}.{first}."))
-    return ((input_of(seen.observed, f"{name}.decoder.") - mean) / std).unsqueeze(0)
+        mean, std = bottleneck.code(input_of(observed_round.observed, f"{name}.{first}."))
+    return ((input_of(observed_round.observed, f"{name}.decoder.") - mean) / std).unsqueeze(0)
 
 
-def with_noise(task: Task, seen: Observation) -> Observation:
+def with_noise(task: Task, observation: Observation) -> Observation:
     """The observation with the latent noise of every round filled in, where it was not granted."""
     rounds = [
-        made if NOISE in made.granted else replace(made, granted={**made.granted, NOISE: latent_noise(task, made)})
-        for made in seen.rounds
+        each if NOISE in each.granted else replace(each, granted={**each.granted, NOISE: latent_noise(task, each)})
+        for each in observation.rounds
     ]
-    return replace(seen, rounds=tuple(rounds))
+    return replace(observation, rounds=tuple(rounds))
 
 
 def knows_noise(task: Task, observations: Sequence[Observation]) -> bool:
     """Whether the latent noise of every round is granted."""
-    return all(NOISE in made.granted for seen in observations for made in seen.rounds)
+    return all(NOISE in each.granted for observation in observations for each in observation.rounds)
 
 
 def before_bottleneck(task: Task, adversary: Adversary) -> Adversary:

@@ -62,8 +62,11 @@ class Store:
                 if not self.done(path.stem) or self.result(path.stem).get("kind") != "train":
                     path.unlink()
         else:
-            kept = {"inputs": inputs.detach().cpu().float().contiguous(), "labels": labels.detach().cpu().contiguous()}
-            write(self.folder / RECORDS, save(kept))
+            tensors = {
+                "inputs": inputs.detach().cpu().float().contiguous(),
+                "labels": labels.detach().cpu().contiguous(),
+            }
+            write(self.folder / RECORDS, save(tensors))
 
     def result(self, identity: str) -> dict[str, Any]:
         path = self.cell(identity)
@@ -87,13 +90,13 @@ class Store:
 
     def timings(self) -> dict[str, float]:
         """Cell → seconds of one processor, from the log."""
-        found: dict[str, float] = {}
+        seconds: dict[str, float] = {}
         for line in (self.folder / "log.jsonl").read_text(encoding="utf-8", errors="replace").splitlines():
             with suppress(ValueError):  # a kill may cut a line
                 event = json.loads(line)
                 if event.get("event") == "done":
-                    found[event["cell"]] = event["seconds"]
-        return found
+                    seconds[event["cell"]] = event["seconds"]
+        return seconds
 
     def sweep(self) -> None:
         """Remove what a killed run left half written."""

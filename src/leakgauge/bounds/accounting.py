@@ -67,8 +67,8 @@ def epsilon_of(
     s = guards.positive(sigma, "sigma", _FORMULA)
     d = guards.inside(delta, "delta", _FORMULA, 0.0, 1.0)
     count = guards.count(steps, "steps", _FORMULA)
-    found = _epsilon(chosen, s, d, rate, count, relation)
-    return Privacy(found, d, s, float(rate), count, chosen, unit, relation)
+    epsilon = _epsilon(chosen, s, d, rate, count, relation)
+    return Privacy(epsilon, d, s, float(rate), count, chosen, unit, relation)
 
 
 def sigma_of(
@@ -94,9 +94,9 @@ def sigma_of(
         sigma = clipping_norms(relation) * math.sqrt(count) / gaussian_mu(target, d)
     else:
         sigma = _solve(cost, target)
-    while (found := cost(sigma)) > target:
+    while (reached := cost(sigma)) > target:
         sigma *= 1 + 1e-9
-    return Privacy(found, d, sigma, float(rate), count, chosen, unit, relation)
+    return Privacy(reached, d, sigma, float(rate), count, chosen, unit, relation)
 
 
 def _method(method: Method, rate: float, relation: Relation, unit: Unit) -> Literal["exact", "rdp", "pld"]:

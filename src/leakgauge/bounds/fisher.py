@@ -90,8 +90,8 @@ def cramer_rao(update_of: UpdateOf, x: Tensor, sigma: float, *, chunk: int = 16)
     """The Cramér-Rao trace bound at one record, as an indicator: ``tr(I(x)⁻¹)/d`` with ``I = JᵀJ/σ²``."""
     scale = guards.positive(sigma, "sigma", _FORMULA)
     values = torch.linalg.eigvalsh(gram(update_of, x, chunk=chunk)).clamp(min=0)
-    seen = values > values.max() * len(values) * torch.finfo(x.dtype).eps
-    rank, entries, total = int(seen.sum()), len(values), float(values.sum())
+    observable = values > values.max() * len(values) * torch.finfo(x.dtype).eps
+    rank, entries, total = int(observable.sum()), len(values), float(values.sum())
     mean_inverse = scale**2 * float((1 / values).mean()) if rank == entries else math.inf
     return Indicator(mean_inverse, scale**2 * entries / total if total > 0 else math.inf, rank, entries)
 

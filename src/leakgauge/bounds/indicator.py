@@ -46,8 +46,8 @@ def _update_at(task: Task, at: int, labels: Tensor) -> UpdateOf:
     before = Chain(parts_of(task.protection.update)[:at] or (Identity(),))
 
     def update(x: Tensor) -> Tensor:
-        made = update_of(task.working, task.params, task.buffers, x.unsqueeze(0), labels, task.working_recipe)
-        moved = before.apply(Batch.of({name: value.unsqueeze(0) for name, value in made.items()}), {})
+        tree = update_of(task.working, task.params, task.buffers, x.unsqueeze(0), labels, task.working_recipe)
+        moved = before.apply(Batch.of({name: value.unsqueeze(0) for name, value in tree.items()}), {})
         if moved is None:
             raise NoDensityError(f"{before!r} is not a differentiable map", where=_WHERE, remedy="leave it out")
         assert isinstance(moved, Batch)

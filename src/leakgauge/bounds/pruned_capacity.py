@@ -36,8 +36,8 @@ def log_capacity_pruned(dim: int, clip: float, sigma: float, keep: float, *, gro
     a = ratio(clip, sigma, group, _FORMULA)
     if q in (0.0, 1.0) or a == 0:
         return log_capacity_gaussian(p, clip, sigma, group=group) if q == 1 else 0.0
-    kept, spread = _typical(p, q, a)
-    low, high = max(0.0, math.floor(kept - 10 * spread - 20)), min(float(p), math.ceil(kept + 10 * spread + 20))
+    typical, spread = _typical(p, q, a)
+    low, high = max(0.0, math.floor(typical - 10 * spread - 20)), min(float(p), math.ceil(typical + 10 * spread + 20))
     if high - low <= _DIRECT:
         k, step = np.arange(low, high + 1, dtype=np.float64), 1.0
     else:

@@ -118,7 +118,7 @@ def vmf_rounds(guess: float, dim: int, concentration: float, rounds: int) -> Cei
             return (1 - 1 / alpha) * math.log(g) + count * moment / alpha
 
         # every α gives a valid limit: where the search ends matters for tightness only
-        found = optimize.minimize_scalar(log_limit, bounds=(-12.0, 12.0), method="bounded")
-        limits.append(math.exp(min(log_limit(float(found.x)), 0.0)))
+        optimum = optimize.minimize_scalar(log_limit, bounds=(-12.0, 12.0), method="bounded")
+        limits.append(math.exp(min(log_limit(float(optimum.x)), 0.0)))
     named = f"von Mises-Fisher, concentration {concentration:.6g}"
     return Ceiling(max(min(limits), g), g, named, "the uniform direction", count)

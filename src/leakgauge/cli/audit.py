@@ -123,7 +123,7 @@ def audit(
             partial(run, study, folder, workers=workers, redact=redact, ablate=ablate, warn=_warn), quiet
         )
     except KeyboardInterrupt:
-        flags = "".join(f" --{flag}" for flag, given in (("ablate", ablate), ("redact", redact)) if given)
+        flags = "".join(f" --{flag}" for flag, wanted in (("ablate", ablate), ("redact", redact)) if wanted)
         typer.echo(
             f"interrupted; finished cells are saved. Resume with: leakgauge audit {path} --out {folder}{flags}",
             err=True,
@@ -169,8 +169,8 @@ def _with_progress(run: Any, quiet: bool) -> Result:
             about = event.cell.params["defense"]
             if event.cell.params.get("arm") == "real" and event.best is not None:
                 best[about] = max(event.best, best.get(about, event.best))
-            shown = f", best {best[about]:.2f}" if about in best else ""
-            bar.update(task, completed=event.done, total=event.total, description=f"{about[:40]}{shown}")
+            suffix = f", best {best[about]:.2f}" if about in best else ""
+            bar.update(task, completed=event.done, total=event.total, description=f"{about[:40]}{suffix}")
             if event.fault:
                 bar.console.print(f"a cell failed: {event.fault}", markup=False)
 

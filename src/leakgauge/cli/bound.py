@@ -86,8 +86,8 @@ def gaussian(
         dims = _dimensions(layers)
         if dim not in (None, sum(dims)) or keep != 1:
             raise DomainError("--layers excludes --dim and --keep", where="bound gaussian", remedy="give one of them")
-        found = _bounds().log_capacity_layers(dims, clip, sigma, group=group, as_printed=as_printed)
-        logs = vars(found)
+        capacity = _bounds().log_capacity_layers(dims, clip, sigma, group=group, as_printed=as_printed)
+        logs = vars(capacity)
     elif dim is None:
         raise DomainError("the dimension is missing", where="bound gaussian", remedy="give --dim or --layers")
     elif keep != 1:
@@ -177,21 +177,21 @@ def robustness(
     """
     guards.probability(guess, "guess", "bound robustness")
     if mu is not None and sigma is None and clip is None:
-        found = _bounds().mu_ceiling(guess, mu, rounds=rounds)
+        ceiling = _bounds().mu_ceiling(guess, mu, rounds=rounds)
     elif mu is None and sigma is not None and clip is not None:
-        found = _bounds().gaussian_ceiling(guess, clip=clip, sigma=sigma, rounds=rounds)
+        ceiling = _bounds().gaussian_ceiling(guess, clip=clip, sigma=sigma, rounds=rounds)
     else:
         raise DomainError(
             "the noise must be given exactly once", where="bound robustness", remedy="give --mu, or --sigma and --clip"
         )
     rows = {
-        "ceiling on success": found.value,
-        "best guess": found.guess,
-        "bound": found.bound,
-        "compared with": found.reference,
-        "rounds": found.rounds,
+        "ceiling on success": ceiling.value,
+        "best guess": ceiling.guess,
+        "bound": ceiling.bound,
+        "compared with": ceiling.reference,
+        "rounds": ceiling.rounds,
     }
-    _print("robustness", rows, {**vars(found), "bound": "robustness", "formula": found.bound}, as_json)
+    _print("robustness", rows, {**vars(ceiling), "bound": "robustness", "formula": ceiling.bound}, as_json)
 
 
 @app.command()
@@ -217,15 +217,15 @@ def protection(
             remedy="make --layers add up to --dim",
         )
     options: Any = {"batch": batch, "rounds": rounds, "delta": delta, "guess": guess, "grants": grant or ()}
-    found = _bounds().bound_of(read(expression), sizes, **options)
-    rows: dict[str, Any] = {"protection": found.protection, "protects": found.unit or "nothing is proven"}
-    figures = {"log capacity": found.log_capacity, "ε": found.epsilon, "ceiling on success": found.ceiling}
+    proof = _bounds().bound_of(read(expression), sizes, **options)
+    rows: dict[str, Any] = {"protection": proof.protection, "protects": proof.unit or "nothing is proven"}
+    figures = {"log capacity": proof.log_capacity, "ε": proof.epsilon, "ceiling on success": proof.ceiling}
     for name, figure in figures.items():
         rows[name] = "none" if figure.value is None else figure.value
         rows[f"{name}, in words"] = figure.sentence
     assumed = dict.fromkeys(a for figure in figures.values() for a in figure.assumptions)
     rows["assumes"] = "; ".join(assumed) or "nothing"
-    _print("protection", rows, {"bound": "protection", **asdict(found)}, as_json)
+    _print("protection", rows, {"bound": "protection", **asdict(proof)}, as_json)
 
 
 @app.command()
@@ -237,17 +237,17 @@ def corridor(
     as_json: AsJson = False,
 ) -> None:
     """Compare a measured attack with a ceiling: open, tight, or a contradiction (exit code 5)."""
-    found = _bounds().corridor(hits, trials, ceiling, confidence=confidence)
+    result = _bounds().corridor(hits, trials, ceiling, confidence=confidence)
     rows = {
-        "state": found.state,
-        "success, 1 − R(f)": found.success,
-        "limits": f"{found.low:.6g} to {found.high:.6g}",
-        "adversarial risk R(f)": found.risk,
-        "ceiling": found.ceiling,
-        "says": found.sentence,
+        "state": result.state,
+        "success, 1 − R(f)": result.success,
+        "limits": f"{result.low:.6g} to {result.high:.6g}",
+        "adversarial risk R(f)": result.risk,
+        "ceiling": result.ceiling,
+        "says": result.sentence,
     }
-    _print("corridor", rows, {"bound": "corridor", **asdict(found), "risk": found.risk}, as_json)
-    if found.state == "contradiction":
+    _print("corridor", rows, {"bound": "corridor", **asdict(result), "risk": result.risk}, as_json)
+    if result.state == "contradiction":
         raise typer.Exit(ExitCode.CONTRADICTION)
 
 
@@ -259,19 +259,19 @@ def channel(
 ) -> None:
     """Bayes capacity of a discrete channel, and the success of guessing its secret exactly."""
     matrix = [_numbers(row) for row in rows.split(";")]
-    made = _bounds().Channel(matrix) if len({len(row) for row in matrix}) == 1 else None
-    if made is None:
+    channel_matrix = _bounds().Channel(matrix) if len({len(row) for row in matrix}) == 1 else None
+    if channel_matrix is None:
         raise DomainError("the rows have different lengths", where="bound channel", remedy="write 0.9,0.1;0.2,0.8")
     n = len(matrix)
     pi = [1 / n] * n if prior is None else _numbers(prior)
     gain = [[float(i == j) for j in range(n)] for i in range(n)]
-    found = {
-        "capacity": made.capacity,
+    values = {
+        "capacity": channel_matrix.capacity,
         "success without observation": _bounds().prior_vulnerability(pi, gain),
-        "success with it": _bounds().posterior_vulnerability(pi, gain, made),
-        "leakage": _bounds().leakage(pi, gain, made),
+        "success with it": _bounds().posterior_vulnerability(pi, gain, channel_matrix),
+        "leakage": _bounds().leakage(pi, gain, channel_matrix),
     }
-    _print("channel", found, {"bound": "channel", **found}, as_json)
+    _print("channel", values, {"bound": "channel", **values}, as_json)
 
 
 def _numbers(text: str) -> list[float]:
@@ -324,9 +324,9 @@ def _exp(value: float) -> float:
     return math.exp(value) if value < 709 else math.inf
 
 
-def _privacy(found: Privacy, as_json: bool) -> None:
-    rows = {**vars(found), "says": str(found)}
-    _print("privacy", rows, {"bound": "privacy", **vars(found)}, as_json)
+def _privacy(privacy: Privacy, as_json: bool) -> None:
+    rows = {**vars(privacy), "says": str(privacy)}
+    _print("privacy", rows, {"bound": "privacy", **vars(privacy)}, as_json)
 
 
 def _print(title: str, rows: dict[str, Any], data: dict[str, Any], as_json: bool) -> None:

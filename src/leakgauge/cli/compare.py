@@ -27,15 +27,15 @@ def compare(
     from leakgauge.report import compare as between
     from leakgauge.report import read
 
-    found = between(read(before), read(after))
+    comparison = between(read(before), read(after))
     if markdown:
-        typer.echo(found.markdown(), nl=False)
+        typer.echo(comparison.markdown(), nl=False)
         return
-    for title, (heads, rows) in found.tables().items():
+    for title, (heads, rows) in comparison.tables().items():
         typer.echo(f"{title}:" if rows else f"{title}: no difference")
         if rows:
             table(heads, [[shown(cell) for cell in row] for row in rows])
-    typer.echo(f"Note: {found.note}.")
+    typer.echo(f"Note: {comparison.note}.")
 
 
 def shown(text: str) -> str:

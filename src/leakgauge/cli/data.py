@@ -79,20 +79,20 @@ def show(
 
     package.module:records imports your code.
     """
-    found = load(name)
-    domain = found.domain
-    typer.echo(f"{found.name}: {domain.kind} records of shape {domain.shape}, {domain.classes} classes")
+    dataset = load(name)
+    domain = dataset.domain
+    typer.echo(f"{dataset.name}: {domain.kind} records of shape {domain.shape}, {domain.classes} classes")
     for split in SPLITS:
-        typer.echo(f"{split}: {len(found.labels(split))} records")
+        typer.echo(f"{split}: {len(dataset.labels(split))} records")
     if domain.kind == "image":
-        mean, std = (", ".join(f"{value:.4f}" for value in values) for values in found.moments())
+        mean, std = (", ".join(f"{value:.4f}" for value in values) for values in dataset.moments())
         typer.echo(f"normalise = {{ mean = [{mean}], std = [{std}] }}")
     if domain.features:
         table(("feature", "columns", "is"), features(domain))
     if name in ENTRIES:
         typer.echo(f"licence: {ENTRIES[name].licence}")
         typer.echo(f"files: {ENTRIES[name].folder}")
-    table(("class", "name", *SPLITS), classes(found))
+    table(("class", "name", *SPLITS), classes(dataset))
 
 
 def features(domain: Domain) -> list[tuple[str, ...]]:
@@ -111,9 +111,9 @@ def _deviation(feature: Feature) -> float:
     return feature.spread * feature.unit
 
 
-def classes(found: Dataset) -> list[tuple[str, ...]]:
+def classes(dataset: Dataset) -> list[tuple[str, ...]]:
     """One row per class: its number, its name, its records in each split."""
-    n = found.domain.classes
-    counts = [np.bincount(found.labels(split), minlength=n) for split in SPLITS]
-    names = found.class_names or ("",) * n
+    n = dataset.domain.classes
+    counts = [np.bincount(dataset.labels(split), minlength=n) for split in SPLITS]
+    names = dataset.class_names or ("",) * n
     return [(str(i), names[i], *(str(count[i]) for count in counts)) for i in range(n)]

@@ -70,10 +70,12 @@ def inspect(
     captures = _captures(built, start, after, gradient, folder)
     if mean is not None or std is not None:
         built = models.normalised(built, _numbers(mean, "--mean"), _numbers(std, "--std"))
-    given = _labels(labels, batch)
-    found = run(built, domain, captures, batch=batch, labels=given, known=records, mode=mode, draws=draws, seed=seed)
-    _show(found)
-    _write(found, out, records)
+    own_labels = _labels(labels, batch)
+    findings = run(
+        built, domain, captures, batch=batch, labels=own_labels, known=records, mode=mode, draws=draws, seed=seed
+    )
+    _show(findings)
+    _write(findings, out, records)
 
 
 def _any(folder: Path | None) -> State | None:
@@ -118,12 +120,12 @@ def _labels(text: str | None, batch: int) -> Tensor | None:
 
     if text is None:
         return None
-    found = [int(n) for n in _numbers(text, "--labels")]
-    if len(found) != batch:
+    numbers = [int(n) for n in _numbers(text, "--labels")]
+    if len(numbers) != batch:
         raise DomainError(
-            f"{len(found)} labels for a batch of {batch}", where="--labels", remedy="give one per example"
+            f"{len(numbers)} labels for a batch of {batch}", where="--labels", remedy="give one per example"
         )
-    return torch.tensor(found)
+    return torch.tensor(numbers)
 
 
 def _captures(
@@ -132,7 +134,7 @@ def _captures(
     from leakgauge.inspect.captures import captured, folder_of
     from leakgauge.storage.states import read_state
 
-    if sum(given is not None for given in (after, gradient, folder)) != 1:
+    if sum(source is not None for source in (after, gradient, folder)) != 1:
         raise DataError(
             "the update must be given exactly once", where="inspect", remedy="give --after, --gradient or --folder"
         )
@@ -147,7 +149,7 @@ def _captures(
     return [captured(before, sent, model, kind=sent.kind or "gradient")]
 
 
-def _show(found: list[Finding]) -> None:
+def _show(findings: list[Finding]) -> None:
     heads = ("update", "labels", "explained", "of noise", "best PSNR", "of noise")
     table(
         heads,
@@ -160,27 +162,27 @@ def _show(found: list[Finding]) -> None:
                 f"{max(f.psnr):.1f} dB" if f.psnr else "",
                 f"{max(f.null_psnr):.1f} dB" if f.null_psnr else "",
             )
-            for f in found
+            for f in findings
         ],
     )
-    for f in found:
+    for f in findings:
         typer.echo(f"{f.name}: {f.sentence}")
         for note in f.notes:
             typer.echo(f"  note: {note}")
 
 
-def _write(found: list[Finding], out: Path, known: Records | None) -> None:
+def _write(findings: list[Finding], out: Path, known: Records | None) -> None:
     import torch
     from safetensors.torch import save
 
     from leakgauge.inspect import picture
     from leakgauge.storage.private import write
 
-    images = torch.stack([f.inputs for f in found]).contiguous()
+    images = torch.stack([f.inputs for f in findings]).contiguous()
     write(out / "reconstructions.safetensors", save({"inputs": images}))
-    write(out / "inspect.json", json.dumps([f.as_json() for f in found], indent=1).encode())
-    if found[0].inputs.dim() == 4 and found[0].inputs.shape[1] in (1, 3):
-        picture(found, out / "inspect.png", known)
+    write(out / "inspect.json", json.dumps([f.as_json() for f in findings], indent=1).encode())
+    if findings[0].inputs.dim() == 4 and findings[0].inputs.shape[1] in (1, 3):
+        picture(findings, out / "inspect.png", known)
         typer.echo(f"reconstruction | noise{' | known' if known else ''}: {out / 'inspect.png'}")
     else:
         typer.echo(f"reconstructions: {out / 'reconstructions.safetensors'}")

@@ -38,9 +38,9 @@ def show(
     if kind is not None and kind not in kinds:
         raise ExpressionError(f"unknown kind {kind!r}", where="list", remedy=nearest(kind, kinds))
     rows = [
-        (one, signature(name, made), summary(made))
+        (one, signature(name, part), summary(part))
         for one in ([kind] if kind else sorted(kinds))
-        for name, made in sorted(kinds[one].items())
+        for name, part in sorted(kinds[one].items())
     ]
     table(("kind", "write it as", "what it is"), rows)
 
@@ -49,27 +49,27 @@ def parts() -> dict[str, dict[str, Callable[..., Any]]]:
     """kind → name → class or function of the part; importing a package registers its parts."""
     for room in ROOMS:
         importlib.import_module(f"leakgauge.{room}")
-    kinds = {kind: dict(made) for kind, made in expr.REGISTRY.items()}
-    ours = {name for made in kinds.values() for name in made}
-    others = {name: made for name, made in expr.names().items() if name not in ours}
+    kinds = {kind: dict(registered) for kind, registered in expr.REGISTRY.items()}
+    ours = {name for registered in kinds.values() for name in registered}
+    others = {name: registered for name, registered in expr.names().items() if name not in ours}
     return kinds | ({STRANGERS: others} if others else {})
 
 
-def signature(name: str, made: Callable[..., Any]) -> str:
+def signature(name: str, part: Callable[..., Any]) -> str:
     """``clip(norm)``, ``mlp(width=500, depth=5)``: arguments with defaults show them."""
     factories = {
         field.name: field.default_factory()
-        for field in (dataclasses.fields(made) if dataclasses.is_dataclass(made) else ())
+        for field in (dataclasses.fields(part) if dataclasses.is_dataclass(part) else ())
         if field.default_factory is not dataclasses.MISSING
     }
-    shown = [
+    arguments = [
         p.name if p.default is p.empty else f"{p.name}={expr.format_value(factories.get(p.name, p.default))}"
-        for p in inspect.signature(made).parameters.values()
+        for p in inspect.signature(part).parameters.values()
     ]
-    return f"{name}({', '.join(shown)})"
+    return f"{name}({', '.join(arguments)})"
 
 
-def summary(made: Callable[..., Any]) -> str:
+def summary(part: Callable[..., Any]) -> str:
     """The first line of the docstring, without its mark-up."""
-    first = (inspect.getdoc(made) or "").partition("\n")[0]
+    first = (inspect.getdoc(part) or "").partition("\n")[0]
     return re.sub(r":\w+:`~?([^`]*)`", r"\1", first).replace("``", "")

@@ -35,11 +35,11 @@ def price(
     from leakgauge.report import read
     from leakgauge.report.price import bills, duration, explained, one_record
 
-    found = bills(read(run), records=records, epochs=epochs)
-    if not found:
+    priced = bills(read(run), records=records, epochs=epochs)
+    if not priced:
         raise LeakgaugeError(
             "no attack of this run was timed", where=str(run), remedy="finish it with `leakgauge audit`"
         )
-    rows = [(b.name, str(b.step), b.adversary, duration(b.attack), one_record(b)) for b in found]
+    rows = [(b.name, str(b.step), b.adversary, duration(b.attack), one_record(b)) for b in priced]
     table(("defense", "step", "strongest adversary", "one attack", "one record, end to end"), rows)
-    typer.echo(explained(found))
+    typer.echo(explained(priced))

@@ -15,10 +15,10 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     The first column, which users search for and copy, stays on one line.
     """
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for i, head in enumerate(heads):
-        made.add_column(head, overflow="fold", no_wrap=i == 0)
+        grid.add_column(head, overflow="fold", no_wrap=i == 0)
     for row in rows:
         # Text: a cell like prior[0] must not be read as markup
-        made.add_row(*map(Text, row))
-    Console().print(made)
+        grid.add_row(*map(Text, row))
+    Console().print(grid)

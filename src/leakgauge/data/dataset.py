@@ -22,7 +22,7 @@ class Dataset:
     """Records to train on and records to test on, of one domain.
 
     ``train`` and ``test`` are read at first use and then cached. ``sample`` turns only the chosen records
-    into tensors, so a few images of a large set cost little. The domain is ``given``, or inferred from the
+    into tensors, so a few images of a large set cost little. The domain is ``stated``, or inferred from the
     arrays, with ``classes`` or the number of ``class_names`` where known and otherwise the labels;
     ``features`` describe the columns of a table.
     """
@@ -31,7 +31,7 @@ class Dataset:
     readers: Mapping[Split, Callable[[], Arrays]] = field(repr=False)
     class_names: tuple[str, ...] | None = None
     classes: int | None = None
-    given: Domain | None = field(default=None, repr=False)
+    stated: Domain | None = field(default=None, repr=False)
     features: tuple[Feature, ...] = field(default=(), repr=False)
 
     @classmethod
@@ -43,11 +43,11 @@ class Dataset:
         *,
         class_names: tuple[str, ...] | None = None,
         classes: int | None = None,
-        given: Domain | None = None,
+        stated: Domain | None = None,
         features: tuple[Feature, ...] = (),
     ) -> Dataset:
         """A data set from arrays that are already in memory."""
-        return cls(name, {"train": lambda: train, "test": lambda: test}, class_names, classes, given, features)
+        return cls(name, {"train": lambda: train, "test": lambda: test}, class_names, classes, stated, features)
 
     @cached_property
     def _train(self) -> Arrays:
@@ -67,9 +67,9 @@ class Dataset:
 
     @cached_property
     def domain(self) -> Domain:
-        """The domain of both splits: ``given``, otherwise images, or a table if records are rows."""
-        if self.given is not None:
-            return self.given
+        """The domain of both splits: ``stated``, otherwise images, or a table if records are rows."""
+        if self.stated is not None:
+            return self.stated
         largest = max((int(a.labels.max()) for a in (self._train, self._test) if len(a)), default=-1) + 1
         known = self.classes or len(self.class_names or ()) or largest
         if largest > known:

@@ -90,10 +90,10 @@ def _image(path: Path, shape: tuple[int, ...] | None, first: Path | None) -> npt
                 mode = _MODES.get(image.mode)
                 if mode is None:
                     raise DataError(f"has mode {image.mode}", where=str(path), remedy="save it as 8-bit grey or RGB")
-                found = (1 if mode == "L" else 3, image.height, image.width)
-                if shape is not None and found != shape:
+                size = (1 if mode == "L" else 3, image.height, image.width)
+                if shape is not None and size != shape:
                     raise DataError(
-                        f"has shape {found}, but {first} has {shape}",
+                        f"has shape {size}, but {first} has {shape}",
                         where=str(path),
                         remedy="resize all images to one size",
                     )

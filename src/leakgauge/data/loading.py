@@ -81,7 +81,7 @@ def _named(entry: Entry, split: float) -> Dataset:
         entry.name,
         {"train": lambda: _read(entry, "train"), "test": lambda: _read(entry, "test")},
         entry.class_names,
-        given=Domain("image", entry.shape, len(entry.class_names)),
+        stated=Domain("image", entry.shape, len(entry.class_names)),
     )
 
 
@@ -99,19 +99,19 @@ def _read(entry: Entry, split: Split) -> Arrays:
 def _users(path: str, split: float) -> Dataset:
     """The records of the user's own code."""
     try:
-        found = expr.load(path, where="data")
-        if callable(found):
-            found = found()
+        loaded = expr.load(path, where="data")
+        if callable(loaded):
+            loaded = loaded()
     except LeakgaugeError:
         raise
     except Exception as fault:
         raise DataError(f"raised {type(fault).__name__}: {fault}", where=path, remedy="fix the function") from fault
-    if isinstance(found, Dataset):
-        return found
-    if not isinstance(found, Records):
+    if isinstance(loaded, Dataset):
+        return loaded
+    if not isinstance(loaded, Records):
         raise DataError(
-            f"is or returns {type(found).__name__}",
+            f"is or returns {type(loaded).__name__}",
             where=path,
             remedy="name Records, a Dataset or a function that returns one",
         )
-    return in_memory(found, name=path, share=split)
+    return in_memory(loaded, name=path, share=split)

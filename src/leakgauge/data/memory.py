@@ -26,7 +26,7 @@ def in_memory(records: Records, reference: Records | None = None, *, name: str, 
         train, test = divide(private, share, where=name)
     else:
         train, test = arrays_of(reference, "reference"), private
-    return Dataset.of(name, train, test, given=_described(records.domain, train))
+    return Dataset.of(name, train, test, stated=_described(records.domain, train))
 
 
 def arrays_of(records: Records, where: str) -> Arrays:

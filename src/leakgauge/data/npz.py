@@ -77,9 +77,9 @@ def _pair(pairs: tuple[tuple[str, str], ...], members: dict[str, zipfile.ZipInfo
     return next((pair for pair in pairs if pair[0] in members and pair[1] in members), None)
 
 
-def _classes(path: Path, found: npt.NDArray[Any] | None) -> int | None:
-    if found is None:
+def _classes(path: Path, stored: npt.NDArray[Any] | None) -> int | None:
+    if stored is None:
         return None
-    if found.shape != () or found.dtype.kind not in "iu" or not 0 < int(found) <= MOST_CLASSES:
+    if stored.shape != () or stored.dtype.kind not in "iu" or not 0 < int(stored) <= MOST_CLASSES:
         raise DataError("classes is not one positive integer", where=str(path), remedy="save classes as one number")
-    return int(found)
+    return int(stored)

@@ -56,20 +56,22 @@ class EarlyPart(Part):
     def __or__(self, other: Any) -> Protection:
         from leakgauge.defenses.protection import protection  # a Protection holds such parts
 
-        made: Protection = protection(self) | other
-        return made
+        whole: Protection = protection(self) | other
+        return whole
 
     def __ror__(self, other: Any) -> Protection:
         from leakgauge.defenses.protection import protection
 
-        made: Protection = protection(other) | self
-        return made
+        whole: Protection = protection(other) | self
+        return whole
 
 
 class InputPart(EarlyPart):
     """``(x, y) ↦ encoding``, drawn anew in every round from a client's whole set of records."""
 
     stage: ClassVar[str] = "input"
+    accuracy_caveat: ClassVar[str] = ""
+    """What to keep in mind where accuracy is measured on records as they are, though it trained on encodings."""
 
     @property
     def mixing(self) -> Literal["solvable", "secret"] | None:

@@ -28,14 +28,14 @@ class Part:
         cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # in its own dict: @dataclass leaves it alone
 
     def __repr__(self) -> str:
-        shown = [
+        settings = [
             f"{f.name}={format_value(getattr(self, f.name))}"
             for f in dataclasses.fields(self)  # type: ignore[arg-type]
             if f.init and not _is_default(f, getattr(self, f.name))
         ]
         # its own name, not that of a registered class it derives from: the text must read back as what it is
         name = vars(type(self)).get("expression_name") or f"{type(self).__module__}:{type(self).__qualname__}"
-        return f"{name}({', '.join(shown)})"
+        return f"{name}({', '.join(settings)})"
 
 
 P = TypeVar("P", bound=Part)
@@ -54,13 +54,13 @@ def labelled(parts: Iterable[P]) -> dict[str, P]:
 def register(kind: str, name: str) -> Callable[[T], T]:
     """Give a part its kind and its name in expressions. The second use of a name is an error."""
 
-    def enter(made: T) -> T:
+    def enter(part: T) -> T:
         if name in REGISTRY.setdefault(kind, {}):
             raise ExpressionError(f"the {kind} {name!r} is registered twice", remedy="choose another name")
-        REGISTRY[kind][name] = made  # type: ignore[assignment]
-        if isinstance(made, type) and issubclass(made, Part):
-            made.expression_name = name
-        return made
+        REGISTRY[kind][name] = part  # type: ignore[assignment]
+        if isinstance(part, type) and issubclass(part, Part):
+            part.expression_name = name
+        return part
 
     return enter
 
@@ -90,19 +90,19 @@ def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
     if field.default is not dataclasses.MISSING:
         return bool(type(field.default) is type(value) and field.default == value)
     if field.default_factory is not dataclasses.MISSING:
-        made = field.default_factory()
-        return bool(type(made) is type(value) and made == value)
+        default = field.default_factory()
+        return bool(type(default) is type(value) and default == value)
     return False
 
 
 def names(kind: str | tuple[str, ...] | None = None) -> dict[str, Callable[..., Any]]:
     """The registered parts of one kind, of some, or of all; entry points included."""
     kinds = [kind] if isinstance(kind, str) else list(kind or REGISTRY)
-    found = {name: made for k in kinds for name, made in REGISTRY.get(k, {}).items()}
+    parts = {name: part for k in kinds for name, part in REGISTRY.get(k, {}).items()}
     for name, entry in plugins().items():
-        if name not in found:
-            found[name] = entry.load()
-    return found
+        if name not in parts:
+            parts[name] = entry.load()
+    return parts
 
 
 @cache

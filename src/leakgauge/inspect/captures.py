@@ -118,7 +118,7 @@ def folder_of(folder: Path, model: nn.Module, before: State | None = None) -> li
         )
     states = [read_state(path) for path in paths]
     starts = {_round(s): s for s in states if _client(s) is None and s.kind in (None, "state")}
-    made = []
+    captures = []
     for state in states:
         if _client(state) is None and state.kind in (None, "state"):
             continue
@@ -129,19 +129,19 @@ def folder_of(folder: Path, model: nn.Module, before: State | None = None) -> li
                 where=str(state.path),
                 remedy="put them into the folder as r<round>.safetensors, or give --before",
             )
-        made.append(captured(start, state, model, name=str(state.path.relative_to(folder))))
-    if not made:
+        captures.append(captured(start, state, model, name=str(state.path.relative_to(folder))))
+    if not captures:
         raise FileError("holds no client's update", where=str(folder), remedy="name them r<round>-client<number>")
-    return made
+    return captures
 
 
 def _round(state: State) -> str | None:
-    said = state.fact("round")
-    found = ROUND.search(state.path.stem) or ROUND.search(state.path.parent.name)
-    return str(said) if said is not None else found.group(1) if found else None
+    stated = state.fact("round")
+    match = ROUND.search(state.path.stem) or ROUND.search(state.path.parent.name)
+    return str(stated) if stated is not None else match.group(1) if match else None
 
 
 def _client(state: State) -> str | None:
-    said = state.fact("client")
-    found = CLIENT.search(ROUND.sub("", state.path.stem))
-    return str(said) if said is not None else found.group(1) if found else None
+    stated = state.fact("client")
+    match = CLIENT.search(ROUND.sub("", state.path.stem))
+    return str(stated) if stated is not None else match.group(1) if match else None

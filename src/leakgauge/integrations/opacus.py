@@ -74,9 +74,9 @@ class OpacusClient:
         guards.inside(delta, "delta", _WHERE, 0.0, 1.0)
         count = guards.count(steps, "steps", _WHERE)
         with _quiet():
-            made: Any = _opacus().accountants.create_accountant(method)
-            made.history = [(self.multiplier, self.rate, count)]
-            epsilon = float(made.get_epsilon(delta=delta))
+            accountant: Any = _opacus().accountants.create_accountant(method)
+            accountant.history = [(self.multiplier, self.rate, count)]
+            epsilon = float(accountant.get_epsilon(delta=delta))
         return Privacy(epsilon, delta, self.multiplier, self.rate, count, f"opacus {method}", "record", "add-or-remove")
 
     def observe(
@@ -87,13 +87,13 @@ class OpacusClient:
         if len(records) < size:
             raise ObservationError(f"{len(records)} records do not fill a batch of {size}", where=_WHERE)
         knows = (threat or Threat()).mapping(task.nuisances)
-        seen = []
+        observations = []
         for number, batch in enumerate(records.batches(size)):
             sent = self._train(task, batch, torch.Generator().manual_seed(seed_of(seed, number, 0)))
             drawn = task.drawn_by_recipe(batch.labels)
             granted = {address: value for address, value in drawn.items() if knows[address] == "granted"}
-            seen.append(Observation((Round(sent, task.params, granted),), size))
-        return seen
+            observations.append(Observation((Round(sent, task.params, granted),), size))
+        return observations
 
     def _train(self, task: Task, batch: Records, generator: torch.Generator) -> dict[str, Tensor]:
         recipe = task.recipe
@@ -103,7 +103,7 @@ class OpacusClient:
         width = recipe.minibatch or len(inputs)
         starts = range(0, len(inputs) - width + 1, width)
         with _quiet():
-            wrapped, optimiser = self._made(model, recipe, width, generator)
+            wrapped, optimiser = self._private(model, recipe, width, generator)
             for step in range(recipe.local_steps):
                 rows = slice(starts[step % len(starts)], starts[step % len(starts)] + width)
                 optimiser.zero_grad()
@@ -114,7 +114,7 @@ class OpacusClient:
                 optimiser.step()
         return {name: p.detach() - before[name] for name, p in model.named_parameters() if name in before}
 
-    def _made(self, model: nn.Module, recipe: Recipe, width: int, generator: torch.Generator) -> tuple[Any, Any]:
+    def _private(self, model: nn.Module, recipe: Recipe, width: int, generator: torch.Generator) -> tuple[Any, Any]:
         """Opacus's module and optimiser around a model, which computes as the recipe's mode says."""
         opacus = _opacus()
         wrong = opacus.validators.ModuleValidator.validate(model.train(), strict=False)

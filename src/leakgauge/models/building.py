@@ -36,7 +36,7 @@ def build(name: str | Network, domain: Domain, *, seed: int = 0, **options: Any)
             known = expr.names("model")
             if name not in known:
                 raise ModelError(f"unknown model {name!r}", where="model", remedy=nearest(name, known))
-            made = _made(name, known[name], options)
+            instance = _instance(name, known[name], options)
         elif options:
             raise ModelError(
                 f"{name!r} already has arguments, and got also {', '.join(options)}",
@@ -44,11 +44,11 @@ def build(name: str | Network, domain: Domain, *, seed: int = 0, **options: Any)
                 remedy="put all arguments into the expression",
             )
         else:
-            made = expr.parse(name, "model", where="model")
-        return _network(name, made, domain)
+            instance = expr.parse(name, "model", where="model")
+        return _network(name, instance, domain)
 
 
-def _made(name: str, maker: Any, options: dict[str, Any]) -> Any:
+def _instance(name: str, maker: Any, options: dict[str, Any]) -> Any:
     try:
         inspect.signature(maker).bind(**options)
     except TypeError as fault:
@@ -60,12 +60,12 @@ def _made(name: str, maker: Any, options: dict[str, Any]) -> Any:
     return maker(**options)
 
 
-def _network(name: str, made: Any, domain: Domain) -> nn.Module:
-    if isinstance(made, Network):
-        return made.network(domain)
-    if isinstance(made, nn.Module):  # an expression that called the user's own class
-        return made
-    raise ModelError(f"{name!r} is not a model but {made!r}", where="model", remedy=_known())
+def _network(name: str, instance: Any, domain: Domain) -> nn.Module:
+    if isinstance(instance, Network):
+        return instance.network(domain)
+    if isinstance(instance, nn.Module):  # an expression that called the user's own class
+        return instance
+    raise ModelError(f"{name!r} is not a model but {instance!r}", where="model", remedy=_known())
 
 
 def _load(path: str) -> Any:
@@ -79,16 +79,16 @@ def _load(path: str) -> Any:
         ) from fault
 
 
-def _users(path: str, found: Any, domain: Domain, options: dict[str, Any]) -> nn.Module:
-    if isinstance(found, nn.Module):
-        return copy.deepcopy(found)
+def _users(path: str, loaded: Any, domain: Domain, options: dict[str, Any]) -> nn.Module:
+    if isinstance(loaded, nn.Module):
+        return copy.deepcopy(loaded)
     try:
-        if not callable(found):
+        if not callable(loaded):
             raise ModelError(
-                f"is {type(found).__name__}", where=path, remedy="name a function that returns an nn.Module"
+                f"is {type(loaded).__name__}", where=path, remedy="name a function that returns an nn.Module"
             )
-        takes = "domain" in inspect.signature(found).parameters
-        model = found(**options, **({"domain": domain} if takes else {}))
+        takes = "domain" in inspect.signature(loaded).parameters
+        model = loaded(**options, **({"domain": domain} if takes else {}))
     except LeakgaugeError:
         raise
     except Exception as fault:

@@ -82,8 +82,8 @@ class Cell:
 
     @property
     def likelihood(self) -> Likelihood:
-        made: dict[Attack, Callable[[], Likelihood]] = {"l2": l2, "l1": l1, "cosine": cosine, "bayes": density}
-        return made[self.attack]()
+        likelihoods: dict[Attack, Callable[[], Likelihood]] = {"l2": l2, "l1": l1, "cosine": cosine, "bayes": density}
+        return likelihoods[self.attack]()
 
     def adversary(self, weight: float, lr: float, decay: float, start: float, steps: int = 200) -> Adversary:
         """The paper's adversary: ``fac·log p + TV`` is here ``log p + TV/fac``, which Adam cannot tell apart."""
@@ -124,11 +124,11 @@ def table_2_cell(
     task = Task(models.build("bayes_cnn", mnist.domain, seed=seed), mnist.domain).protect(DEFENSES[cell.defense])
     threat = Threat(grants=frozenset({"mask"} if cell.mask else ()))
     private = normalised(mnist.sample(tuning, seed=seed, split="train"))
-    seen = observe(task, private, threat=threat, seed=seed + 1)
+    observations = observe(task, private, threat=threat, seed=seed + 1)
 
     def best(settings: Sequence[Adversary]) -> tuple[float, int]:
-        made = attack(settings, task, seen, seed=seed)
-        scores = [float(unclipped_psnr(r.inputs[:, 0], private.inputs).mean()) for r in made]
+        reconstructions = attack(settings, task, observations, seed=seed)
+        scores = [float(unclipped_psnr(r.inputs[:, 0], private.inputs).mean()) for r in reconstructions]
         return max((score, i) for i, score in enumerate(scores))
 
     unit = {"l2": 1e-2, "l1": 1e-1, "cosine": 1e-4, "bayes": 1.0}[cell.attack]
@@ -146,8 +146,8 @@ def table_2_cell(
         say(f"{cell}: {chosen!r} gives {score:.2f} dB on {tuning} tuning records")
 
     held_out = normalised(mnist.sample(reported, seed=seed, split="test"))
-    made = chosen(task, observe(task, held_out, threat=threat, seed=seed + 2), seed=seed)
-    psnr = unclipped_psnr(made.inputs[:, 0], held_out.inputs)
+    reconstructions = chosen(task, observe(task, held_out, threat=threat, seed=seed + 2), seed=seed)
+    psnr = unclipped_psnr(reconstructions.inputs[:, 0], held_out.inputs)
     return CellResult(cell, psnr, chosen, score, tried)
 
 
@@ -172,12 +172,12 @@ def figure_4(records: int = 100, *, scale: float = 0.1, width: int = 20, seed: i
     for p in model.parameters():
         nn.init.normal_(p, std=p.shape[-1] ** -0.5, generator=generator)
     task = Task(model, private.domain).protect(laplace(scale=scale))
-    seen = observe(task, private, seed=seed)
+    observations = observe(task, private, seed=seed)
     likelihoods = {"laplace": density(), "gaussian": density(assumed=gaussian(std=scale * math.sqrt(2)))}
     priors = {"gaussian": gaussian_prior(), "laplace": laplace_prior(scale=math.sqrt(0.5))}
     base = Adversary(solver=adam(lr=0.1, steps=200))
     ends = {}
     for (a, likelihood), (b, prior) in product(likelihoods.items(), priors.items()):
-        made = replace(base, likelihood=likelihood, prior=prior)(task, seen, seed=seed)
-        ends[f"{a} likelihood, {b} prior"] = (made.inputs[:, 0] - private.inputs).norm(dim=1)
+        reconstruction = replace(base, likelihood=likelihood, prior=prior)(task, observations, seed=seed)
+        ends[f"{a} likelihood, {b} prior"] = (reconstruction.inputs[:, 0] - private.inputs).norm(dim=1)
     return ends

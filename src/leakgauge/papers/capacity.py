@@ -90,11 +90,11 @@ def guessing(
     known = dataset.test[torch.as_tensor(where)]
     task = Task(models.build(model, dataset.domain, seed=seed), dataset.domain).protect(how)
     truth = torch.arange(draws) % secrets  # each as often as the others: which were drawn is then no chance
-    seen = observe(task, known[truth], seed=seed + 2)
+    observations = observe(task, known[truth], seed=seed + 2)
     rows = torch.stack([_flat(_at_the_noise(task, known[[i]])) for i in range(secrets)])
-    received = torch.stack([_flat(one.rounds[0].observed) for one in seen])
+    received = torch.stack([_flat(one.rounds[0].observed) for one in observations])
     exact = _nearest(received, rows) == truth
-    guessed = _nearest(_solved(task, seen[:attacked], known), known.inputs.flatten(1))
+    guessed = _nearest(_solved(task, observations[:attacked], known), known.inputs.flatten(1))
     rng = np.random.default_rng(seed + 3)
     noise = parts_of(how)[-1]
     points = rows.double().numpy()
@@ -117,7 +117,7 @@ def guessing(
     )
 
 
-def _solved(task: Task, seen: Sequence[Observation], known: Records) -> Tensor:
+def _solved(task: Task, observations: Sequence[Observation], known: Records) -> Tensor:
     adversary = Adversary(
         likelihood=density(),
         prior=Finite(known.inputs.numpy(), std=0.1),
@@ -125,7 +125,7 @@ def _solved(task: Task, seen: Sequence[Observation], known: Records) -> Tensor:
         start="prior",
         restarts=len(known),
     )
-    return adversary(task, seen, memory=MEMORY).inputs.flatten(1)
+    return adversary(task, observations, memory=MEMORY).inputs.flatten(1)
 
 
 def _at_the_noise(task: Task, record: Records) -> dict[str, Tensor]:
@@ -136,9 +136,9 @@ def _at_the_noise(task: Task, record: Records) -> dict[str, Tensor]:
     return {name: value / length for name, value in update.items()}
 
 
-def _nearest(found: Tensor, rows: Tensor) -> Tensor:
+def _nearest(points: Tensor, rows: Tensor) -> Tensor:
     """The nearest row of each, which for Gaussian and von Mises-Fisher noise is the likeliest."""
-    return torch.cdist(found.double(), rows.double()).argmin(1)
+    return torch.cdist(points.double(), rows.double()).argmin(1)
 
 
 def _flat(update: Tree) -> Tensor:
@@ -195,18 +195,20 @@ def figure_1(
 
     def errors(cells: Sequence[Cell], private: Records, how: Sequence[Adversary], offset: int) -> Tensor:
         """``[settings, cells, records]``; the attack is blind to the protection, so all cells are one batch."""
-        seen = [one for _, _, part in cells for one in observe(plain.protect(part), private, seed=seed + offset)]
+        observations = [
+            one for _, _, part in cells for one in observe(plain.protect(part), private, seed=seed + offset)
+        ]
         truth = private.inputs.repeat(len(cells), 1, 1, 1)
-        made = attack(how, plain, seen, seed=seed, memory=MEMORY)
-        return torch.stack([mse(r.inputs[:, 0], truth).view(len(cells), -1) for r in made])
+        reconstructions = attack(how, plain, observations, seed=seed, memory=MEMORY)
+        return torch.stack([mse(r.inputs[:, 0], truth).view(len(cells), -1) for r in reconstructions])
 
     best = errors(cells, train, settings, 1).mean(2).argmin(0).tolist()
     say(f"{name}: weights of total variation {[weights[i] for i in best]}")
     points: list[Point] = []
     for chosen in sorted(set(best)):
         mine = [cell for cell, i in zip(cells, best, strict=True) if i == chosen]
-        found = errors(mine, test, [settings[chosen]], 2)[0]
-        for (kind, epsilon, part), error in zip(mine, found, strict=True):
+        held_out = errors(mine, test, [settings[chosen]], 2)[0]
+        for (kind, epsilon, part), error in zip(mine, held_out, strict=True):
             points.append(Point(name, kind, epsilon, _log_capacity(part), repr(part), weights[chosen], error))
         say(f"{name}: {len(points)} of {len(cells)} points")
     return sorted(points, key=lambda point: (point.mechanism, point.epsilon))
@@ -241,8 +243,8 @@ def rank_correlations(points: Sequence[Point], *, resamples: int = 2000, seed: i
 
     def values(columns: NDArray[np.int64]) -> dict[str, float]:
         mean = errors[:, columns].mean(1)
-        found = {name: float(stats.spearmanr(proxy, mean).statistic) for name, proxy in proxies.items()}
-        return {**found, "difference": abs(found["log capacity"]) - abs(found["epsilon"])}
+        correlations = {name: float(stats.spearmanr(proxy, mean).statistic) for name, proxy in proxies.items()}
+        return {**correlations, "difference": abs(correlations["log capacity"]) - abs(correlations["epsilon"])}
 
     whole = values(np.arange(errors.shape[1]))
     again = [values(columns) for columns in draws]

@@ -120,15 +120,15 @@ def _scale(term: PriorPart, weight: Weight) -> Scaled:
     return Scaled(weight, term)
 
 
-def _weight(given: Any) -> Weight:
+def _weight(weight: Any) -> Weight:
     formula, domain = "w · log p(x)", "the weight w must be finite and ≥ 0"
-    if isinstance(given, tuple):
-        given = torch.tensor([float(w) for w in given], dtype=torch.float64)
-    if isinstance(given, Tensor) and given.ndim == 0:
-        given = given.item()
-    if not isinstance(given, Tensor):
-        require(isfinite(given) and given >= 0, formula, domain, given)
-        return float(given)
-    require(given.ndim == 1, formula, "weights per problem must have the shape [N]", tuple(given.shape))
-    require(bool((given.isfinite() & (given >= 0)).all()), formula, domain, given.tolist())
-    return given
+    if isinstance(weight, tuple):
+        weight = torch.tensor([float(w) for w in weight], dtype=torch.float64)
+    if isinstance(weight, Tensor) and weight.ndim == 0:
+        weight = weight.item()
+    if not isinstance(weight, Tensor):
+        require(isfinite(weight) and weight >= 0, formula, domain, weight)
+        return float(weight)
+    require(weight.ndim == 1, formula, "weights per problem must have the shape [N]", tuple(weight.shape))
+    require(bool((weight.isfinite() & (weight >= 0)).all()), formula, domain, weight.tolist())
+    return weight

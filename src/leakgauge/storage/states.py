@@ -46,38 +46,38 @@ class State:
     @property
     def kind(self) -> Kind | None:
         """What the file says it holds, if it says so."""
-        said = self.metadata.get("kind")
-        if said is None:
+        stated = self.metadata.get("kind")
+        if stated is None:
             return None
         for kind in KINDS:
-            if said == kind:
+            if stated == kind:
                 return kind
         raise FileError(
-            f"its metadata says kind = {said[:40]!r}", where=str(self.path), remedy=nearest(said[:40], KINDS)
+            f"its metadata says kind = {stated[:40]!r}", where=str(self.path), remedy=nearest(stated[:40], KINDS)
         )
 
     def fact(self, name: str) -> Any:
         """One fact of the metadata (``round``, ``client``, ``sign`` …), or None; text that is no JSON stays text."""
-        said = self.metadata.get(name)
-        if said is None:
+        stated = self.metadata.get(name)
+        if stated is None:
             return None
         try:
-            return json.loads(said)
+            return json.loads(stated)
         except (ValueError, RecursionError):
-            return said
+            return stated
 
     def misfits(self, model: nn.Module) -> list[str]:
         """Every name, shape and type that does not fit the model's state."""
         own = model.state_dict()
-        found = [f"{n!r} is missing" for n in own if n not in self.tensors and not n.endswith("num_batches_tracked")]
+        misfits = [f"{n!r} is missing" for n in own if n not in self.tensors and not n.endswith("num_batches_tracked")]
         for name, value in self.tensors.items():
             if name not in own:
-                found.append(f"{name!r} is not in the model ({nearest(name, own)})")
+                misfits.append(f"{name!r} is not in the model ({nearest(name, own)})")
             elif value.shape != own[name].shape:
-                found.append(f"{name!r} has shape {tuple(value.shape)}, the model's has {tuple(own[name].shape)}")
+                misfits.append(f"{name!r} has shape {tuple(value.shape)}, the model's has {tuple(own[name].shape)}")
             elif value.is_floating_point() != own[name].is_floating_point():
-                found.append(f"{name!r} holds {_type(value)}, the model's holds {_type(own[name])}")
-        return found
+                misfits.append(f"{name!r} holds {_type(value)}, the model's holds {_type(own[name])}")
+        return misfits
 
     def into(self, model: nn.Module) -> None:
         """Load the weights into a model, or say every name, shape and type that does not fit."""

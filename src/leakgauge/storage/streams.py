@@ -40,8 +40,8 @@ def reading(path: Path, remedy: str = "download or copy the file again") -> Iter
     except FileNotFoundError:
         raise DataError("no such file or folder", where=str(path), remedy="check the path") from None
     except _FAULTS as fault:
-        said = (fault.strerror if isinstance(fault, OSError) else None) or str(fault) or type(fault).__name__
-        reason = said.splitlines()[0].rstrip(":")  # tarfile lists every method it tried
+        message = (fault.strerror if isinstance(fault, OSError) else None) or str(fault) or type(fault).__name__
+        reason = message.splitlines()[0].rstrip(":")  # tarfile lists every method it tried
         raise DataError(f"cannot be read ({reason})", where=str(path), remedy=remedy) from None
 
 

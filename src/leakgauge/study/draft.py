@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -22,7 +23,8 @@ from leakgauge.losses import loss_named
 from leakgauge.models.base import Network
 from leakgauge.storage.states import read_state
 from leakgauge.study.attempts import Attempt, attempt, problems_of
-from leakgauge.study.checks import CHECKS, Values, problems_of_values
+from leakgauge.study.checks import CHECKS
+from leakgauge.study.fits import Values, problems_of_values
 from leakgauge.study.kinds import Settings, missing
 from leakgauge.study.sections import Problem, RecipeSpec, Spec, SpecError
 from leakgauge.study.spec import examined, table
@@ -127,7 +129,7 @@ class Draft:
 
     def _value_problems(self) -> list[Problem]:
         bare = self.bare.value
-        return problems_of_values(
+        values = problems_of_values(
             Values(
                 self.spec,
                 str(self.file),
@@ -139,6 +141,16 @@ class Draft:
                 faulty_adversaries=any(r.faults for settings in self.adversaries.values() for r in settings),
             )
         )
+
+        return [*problems_of(self.bare, str(self.file), "task.model"), *values]
+
+    def found_early(self, otherwise_wrong: bool) -> list[Problem]:
+        """All problems, if there are any in the texts, or if the user's code is needed to look further.
+
+        Else whoever makes the study finds the others, and builds every task only once.
+        """
+        texts = self._text_problems()
+        return [*texts, *self._value_problems()] if texts or otherwise_wrong or self.own_code else []
 
     # --- the study
 
@@ -189,10 +201,13 @@ class Draft:
 
 
 def sound(path: Path) -> Draft:
-    """The draft of a file, or a :class:`SpecError` with all its problems, of form and of sense."""
+    """The draft of a file, or a :class:`SpecError` with all its problems, of form and of sense.
+
+    What remains, whether parts and numbers fit together, is found where the study is made.
+    """
     spec, form = examined(table(path), str(path))
     draft = None if spec is None else Draft.of(spec, path)
-    sense = [] if draft is None else draft.problems()
+    sense = [] if draft is None else draft.found_early(bool(form))
     wrong = [problem.key for problem in form]
     beside = [p for p in sense if not any(_within(p.key, key) or _within(key, p.key) for key in wrong)]
     if draft is None or form or beside:
@@ -212,6 +227,10 @@ def _within(key: str, outer: str) -> bool:
     return f"{key}.".startswith(f"{outer}.")
 
 
+class _Reader(Protocol):
+    def __call__(self, name: str, text: str, *, own_code: bool = False) -> Reading: ...
+
+
 def _defense(name: str, text: str, *, own_code: bool = False) -> Reading:
     reading = read(text, "defense", where=f"defenses.{name}", own_code=own_code)
     if reading.value is None:
@@ -224,12 +243,9 @@ def _attack(name: str, text: str, *, own_code: bool = False) -> Reading:
     return read(text, "attack", where=f"adversaries.{name}", own_code=own_code)
 
 
-def _with_own_code(reading: Reading, reader: object, name: str) -> Reading:
+def _with_own_code(reading: Reading, reader: _Reader, name: str) -> Reading:
     """The same reading where it is complete; else read again, now with the user's code."""
-    if reading.value is not None:
-        return reading
-    again: Reading = reader(name, reading.text, own_code=True)  # type: ignore[operator]
-    return again
+    return reading if reading.value is not None else reader(name, reading.text, own_code=True)
 
 
 def _models(settings: tuple[Reading, ...]) -> Settings:

@@ -42,7 +42,7 @@ none = "identity()"
 noisy = "gaussian(std=0.01)"
 clipped = "clip(norm=1.0) | gaussian(std=0.01)"
 pruned = "prune(p=0.9)"
-# mixed = "mixup(k=4)"               # changes the records; mixes those of one client (every ten updates)
+# mixed = "mixup(k=4)"               # changes the records; mixes those of one client
 # bottled = "precode()"              # changes the model
 
 [adversaries]                        # every defense meets every adversary (`leakgauge list attack`)
@@ -53,7 +53,7 @@ adaptive = "{adaptive}"
 
 [threat]
 labels = "known"                     # known | inferred | joint
-grants = []                          # nuisances the adversary is told, for example ["mask"]
+grants = []                          # nuisances the adversary is told, for example ["random_prune.mask"]
 
 [verdict]
 recognisable = {{ ssim = 0.5 }}

@@ -25,7 +25,8 @@ from leakgauge.client import Recipe
 from leakgauge.data import Dataset
 from leakgauge.defenses.protection import Protection
 from leakgauge.metrics import DomainMetrics
-from leakgauge.study.checks import Values, problems_of_values
+from leakgauge.study.attempts import attempt, problems_of
+from leakgauge.study.fits import Values, problems_of_values
 from leakgauge.study.roles import Roles, digest
 from leakgauge.study.sections import Attacks, Checkpoints, Spec, SpecError, VerdictSpec
 from leakgauge.task import Task
@@ -163,14 +164,15 @@ class Study:
             labels_granted=threat.labels == "known",
             seed=spec.seed,
         )
-        norm = spec.task.normalise
-        model = parts.module if norm is None else models.normalised(parts.module, norm.mean, norm.std)
+        task = attempt(lambda: Task(_normalised(parts.module, spec), parts.dataset.domain, parts.recipe))
+        if task.value is None:
+            raise SpecError(problems_of(task, parts.file, "task.model"))
         values = {
             "spec": spec,
             "file": parts.file,
             "home": parts.home,
             "module": parts.module,
-            "task": Task(model, parts.dataset.domain, parts.recipe),
+            "task": task.value,
             "roles": roles,
             "defenses": dict(parts.defenses),
             "adversaries": dict(parts.adversaries),
@@ -284,6 +286,11 @@ class Study:
         return digest(
             {**self.task.params, **self.task.buffers, **{f"∇{n}": v for n, v in update.items()}, "h": outputs}
         )
+
+
+def _normalised(module: nn.Module, spec: Spec) -> nn.Module:
+    norm = spec.task.normalise
+    return module if norm is None else models.normalised(module, norm.mean, norm.std)
 
 
 def _many(count: int, word: str) -> str:

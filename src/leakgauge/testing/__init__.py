@@ -16,6 +16,7 @@ any part                            ``repr_round_trips``
 an entrywise function with a slope  ``slope_matches_autograd``
 a metric                            ``metric_laws``
 a prior, a likelihood, a solver     ``prior_laws``, ``likelihood_laws``, ``attack_reaches_map``
+a defense with nuisances            ``grants_law``, ``hiding_law``, ``worth_of_grants``
 anything that is given a model      ``task_is_untouched``
 =================================== ==========================================================================
 
@@ -24,13 +25,14 @@ anything that is given a model      ``task_is_untouched``
 
 from leakgauge.testing.adversaries import attack_reaches_map, likelihood_laws, prior_laws
 from leakgauge.testing.catalogue import CHAINS, EXAMPLES, examples, has_density, texts_of, with_density
-from leakgauge.testing.clients import LinearClient, small_records, small_task
+from leakgauge.testing.clients import LinearClient, image_records, image_task, small_records, small_task
 from leakgauge.testing.densities import (
     gradient_matches_finite_differences,
     probabilities_sum_to_one,
     sampler_agrees_with_density,
     slope_matches_autograd,
 )
+from leakgauge.testing.grants import capped_psnr, folded_psnr, grants_law, hiding_law, worth_of_grants
 from leakgauge.testing.metrics import metric_laws
 from leakgauge.testing.parts import (
     example_update,
@@ -46,10 +48,16 @@ __all__ = [
     "EXAMPLES",
     "LinearClient",
     "attack_reaches_map",
+    "capped_psnr",
     "example_update",
     "examples",
+    "folded_psnr",
     "gradient_matches_finite_differences",
+    "grants_law",
     "has_density",
+    "hiding_law",
+    "image_records",
+    "image_task",
     "likelihood_laws",
     "metric_laws",
     "neutral_is_identity",
@@ -65,4 +73,5 @@ __all__ = [
     "task_is_untouched",
     "texts_of",
     "with_density",
+    "worth_of_grants",
 ]

@@ -62,22 +62,22 @@ def likelihood_laws(
     repr_round_trips(likelihood)
     task = (task or small_task(batch=batch)).protect(protection)
     records = small_records(3 * task.recipe.batch)
-    seen = observe(task, records, threat=Threat(grants=frozenset(grant)))
-    (group,) = groups(task, seen)
-    shown = group.shown(range(len(seen)), 0)
-    observed, known = shown.observed, shown.known
-    candidate = _candidates(task, torch.stack([o.labels for o in seen if o.labels is not None]), (3, 1, 2))
+    observations = observe(task, records, threat=Threat(grants=frozenset(grant)))
+    (group,) = groups(task, observations)
+    visible = group.shown(range(len(observations)), 0)
+    observed, known = visible.observed, visible.known
+    candidate = _candidates(task, torch.stack([o.labels for o in observations if o.labels is not None]), (3, 1, 2))
     paths: list[Path] = [make(task, task.params, task.buffers) for make in (Loop, Vmap, Ghost.of)]
-    made = [_slope(path, likelihood, candidate, (3, 1, 2), observed, known, task) for path in paths]
-    for path, (value, slope) in zip(paths[1:], made[1:], strict=True):
-        _agree(value, made[0][0], tolerance, f"{likelihood!r} by the {path.name} path")
-        _agree(slope, made[0][1], tolerance, f"the gradient of {likelihood!r} by the {path.name} path")
+    results = [_slope(path, likelihood, candidate, (3, 1, 2), observed, known, task) for path in paths]
+    for path, (value, slope) in zip(paths[1:], results[1:], strict=True):
+        _agree(value, results[0][0], tolerance, f"{likelihood!r} by the {path.name} path")
+        _agree(slope, results[0][1], tolerance, f"the gradient of {likelihood!r} by the {path.name} path")
     last = Candidate(candidate.inputs[4:], candidate.labels[4:])
     rest = Stack({name: value[2:] for name, value in observed.items()})
     own = {key: {name: value[2:] for name, value in tree.items()} for key, tree in known.items()}
     value, slope = _slope(paths[0], likelihood, last, (2,), rest, own, task)
-    _agree(value, made[0][0][4:], tolerance, f"{likelihood!r} without its neighbours")
-    _agree(slope, made[0][1][4:], tolerance, f"the gradient of {likelihood!r} without its neighbours")
+    _agree(value, results[0][0][4:], tolerance, f"{likelihood!r} without its neighbours")
+    _agree(slope, results[0][1][4:], tolerance, f"the gradient of {likelihood!r} without its neighbours")
 
 
 def attack_reaches_map(solver: Solver, *, client: LinearClient | None = None, tolerance: float = 1e-6) -> float:
@@ -89,8 +89,8 @@ def attack_reaches_map(solver: Solver, *, client: LinearClient | None = None, to
     client = client or LinearClient()
     prior = GaussianPrior(mean=client.mean, std=client.std)
     adversary = Adversary(likelihood=density(), prior=prior, solver=solver)
-    found = adversary(client.task(), client.observations()).inputs
-    gap = float((found - client.answer()).abs().max())
+    reached = adversary(client.task(), client.observations()).inputs
+    gap = float((reached - client.answer()).abs().max())
     assert gap <= tolerance, f"{solver!r} ends {gap:.1e} from the closed-form MAP (at most {tolerance:.0e} is accepted)"
     return gap
 
@@ -120,6 +120,6 @@ def _slope(
     return value.detach(), slope
 
 
-def _agree(found: Tensor, wanted: Tensor, tolerance: float, what: str) -> None:
-    gap = float((found - wanted).norm() / wanted.norm().clamp(min=1e-12))
+def _agree(value: Tensor, wanted: Tensor, tolerance: float, what: str) -> None:
+    gap = float((value - wanted).norm() / wanted.norm().clamp(min=1e-12))
     assert gap <= tolerance, f"{what} differs by {gap:.1e} (relative; at most {tolerance:.0e} is accepted)"

@@ -61,10 +61,10 @@ class Axis:
 
     def place(self, values: Tensor) -> Tensor:
         """The cell of each value."""
-        found = torch.searchsorted(self.edges, values.contiguous(), right=True)
+        places = torch.searchsorted(self.edges, values.contiguous(), right=True)
         for i, atom in enumerate(self.atoms):
-            found = torch.where(values == atom, len(self.edges) + 1 + i, found)
-        return found
+            places = torch.where(values == atom, len(self.edges) + 1 + i, places)
+        return places
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Cells:
         return joined
 
 
-_ROOTS, _HALVES = (torch.from_numpy(made) for made in np.polynomial.legendre.leggauss(4))
+_ROOTS, _HALVES = (torch.from_numpy(array) for array in np.polynomial.legendre.leggauss(4))
 
 
 def _panel(low: float, high: float, panels: int) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Clients with a known answer, for laws and tests: a linear one, and a small network."""
+"""Clients for laws and tests: a linear one with a known answer, and two small networks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from leakgauge import data
 from leakgauge.client import Recipe
 from leakgauge.losses import SquaredError
 from leakgauge.observation import Observation, observe
@@ -55,10 +56,10 @@ class LinearClient:
         """The closed-form MAP of every observation, ``[n, 1, inputs]``."""
         task, rows = self.task(), []
         weight, bias = task.buffers["weight"], task.params["bias"]
-        for seen in self.observations():
-            assert seen.labels is not None  # granted above
-            y = nn.functional.one_hot(seen.labels[0], self.outputs).to(weight)
-            residual = seen.rounds[0].observed["bias"] - bias + y
+        for observation in self.observations():
+            assert observation.labels is not None  # granted above
+            y = nn.functional.one_hot(observation.labels[0], self.outputs).to(weight)
+            residual = observation.rounds[0].observed["bias"] - bias + y
             left = weight.T @ weight / self.noise**2 + torch.eye(self.inputs, dtype=torch.float64) / self.std**2
             rows.append(torch.linalg.solve(left, weight.T @ residual / self.noise**2 + self.mean / self.std**2))
         return torch.stack(rows).unsqueeze(1)
@@ -83,3 +84,25 @@ def small_records(count: int, *, seed: int = 2) -> Records:
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(0, 4, (count,), generator=generator)
     return Records(torch.rand(count, 1, 6, 6, generator=generator), labels, Domain("image", (1, 6, 6), 4))
+
+
+def image_task(*, recipe: Recipe | None = None, seed: int = 1) -> Task:
+    """A small network without kinks (layers ``conv``, ``first``, ``last``) on the bundled images, which it leaks well.
+
+    The convolution overlaps itself little, so that 50 steps of an attack already show an image.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        model = nn.Sequential()
+        model.add_module("conv", nn.Conv2d(1, 8, 5, stride=3, padding=2))
+        model.add_module("act", nn.Tanh())
+        model.add_module("flat", nn.Flatten())
+        model.add_module("first", nn.Linear(800, 32))
+        model.add_module("curve", nn.Tanh())
+        model.add_module("last", nn.Linear(32, 10))
+    return Task(model, Domain("image", (1, 28, 28), 10), recipe or Recipe())
+
+
+def image_records(count: int, *, seed: int = 3) -> Records:
+    """Bundled images for :func:`image_task`."""
+    return data.load("fashion_mnist_sample").sample(count, seed=seed)

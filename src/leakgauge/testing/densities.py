@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from leakgauge.defenses import EntryDensity, UpdatePart
+from leakgauge.defenses import Conditions, EntryDensity, UpdatePart
 from leakgauge.defenses.update.chain import is_noise
 from leakgauge.testing.cells import Cells
 from leakgauge.testing.samples import NAME, Directions, Entries, Releases, depends_on_statistics, pieces
@@ -95,11 +95,10 @@ def gradient_matches_finite_differences(
             gap = [part.log_density(observed, Batch.of(moved), known=known) for moved in (ahead, behind)]
             measured[(slice(None), *place)] = (gap[0] - gap[1]) / (2 * step)
         _close(slope, measured, tolerance, f"{part!r}: the gradient of log_density in {name!r}")
-    density = entry_density_of(part, known)
-    if density is not None and isinstance(density.log, Sloped):
-        for row in range(len(scale)):
-            others = [value["first.weight"][row] for value in (observed, *density.others)]
-            slope_matches_autograd(density.log, update["first.weight"][row], *others)
+    for row in range(len(scale)):
+        density = entry_density_of(part, {key: tree["first.weight"][row] for key, tree in known.items()})
+        if density is not None and isinstance(density.log, Sloped):
+            slope_matches_autograd(density.log, update["first.weight"][row], observed["first.weight"][row])
 
 
 def slope_matches_autograd(fn: Sloped, u: Tensor, *others: Tensor, tolerance: float = 1e-8) -> None:
@@ -110,19 +109,22 @@ def slope_matches_autograd(fn: Sloped, u: Tensor, *others: Tensor, tolerance: fl
     live = u.clone().requires_grad_()
     value = fn.value(live, *others)
     (derivative,) = torch.autograd.grad(value.sum(), live)
-    kept = [other.clone() for other in others]
+    copies = [other.clone() for other in others]
     total, slope, factor = fn.both(u.clone(), *others)
     _close(total, value.detach().sum(), tolerance, "the sum of both()")
     _close(factor * slope, derivative, tolerance, "the slope of both()")
     if fn.gain is not None:
         wanted = value.detach() - fn.value(torch.zeros_like(u), *others)
         _close(fn.gain(u.clone(), *others), wanted, tolerance, "the gain")
-    for other, before in zip(others, kept, strict=True):
+    for other, before in zip(others, copies, strict=True):
         assert torch.equal(other, before), "both() or gain() wrote to a tensor that is not its own"
 
 
-def entry_density_of(part: UpdatePart, known: Known) -> EntryDensity | None:
-    """The density of one entry that a chain is made of, from the verbs of its parts; None where there is none."""
+def entry_density_of(part: UpdatePart, known: Conditions) -> EntryDensity | None:
+    """The density of one entry that a chain is made of, from the verbs of its parts; None where there is none.
+
+    ``known`` holds what is known at the entries in question, by address.
+    """
     density: EntryDensity | None = None
     hidden: list[UpdatePart] = []
     for piece, own in pieces(part, known):
@@ -149,8 +151,8 @@ def _samples(
     """
     if part.support == "sphere":
         for few in ([*levels[-2:]], [*levels[-2:], 0.3], [0.0, 0.0]):
-            given = torch.tensor(few, dtype=torch.float64)
-            yield from Directions.granted(part, given, grant, draws=2 * draws, seed=seed)
+            direction = torch.tensor(few, dtype=torch.float64)
+            yield from Directions.granted(part, direction, grant, draws=2 * draws, seed=seed)
         return
     if not depends_on_statistics(part):
         updates = [torch.tensor([level], dtype=torch.float64) for level in levels]
@@ -201,16 +203,14 @@ def _merged(counted: Tensor, expected: Tensor, least: float = 8.0) -> tuple[Tens
 def _masses_match(part: UpdatePart, level: float, entries: int, tolerance: float, seed: int) -> float:
     """``exp(log_mass)`` of intervals around and beside zero against the integral of ``exp(log)`` there."""
     sample = Entries.draw(part, level, entries=entries, seed=seed)
-    known: Known = {key: {NAME: value} for key, value in sample.known.items()}
-    density = entry_density_of(part, known)
-    moved = _moved(part, level, entries, known)
+    density = entry_density_of(part, sample.known)
+    moved = _moved(part, level, entries, {key: {NAME: value} for key, value in sample.known.items()})
     if density is None or moved is None:
         return 0.0
-    others = [tree[NAME] for tree in density.others]
     u = torch.tensor([moved], dtype=torch.float64)
     cells = Cells.of(sample.values, [*sample.breaks(), moved], sample.atoms())
     axis = cells.axes[0]
-    masses = cells.masses(lambda o: density.log(u.expand(len(o)), o.squeeze(1), *others))
+    masses = cells.masses(lambda o: density.log(u.expand(len(o)), o.squeeze(1)))
     inner = masses[: len(axis.edges) + 1]
     worst = 0.0
     edges = [(i, j) for i in range(0, len(axis.edges), 3) for j in range(i + 1, len(axis.edges), 5)]
@@ -218,10 +218,10 @@ def _masses_match(part: UpdatePart, level: float, entries: int, tolerance: float
         low, high = axis.edges[i : i + 1], axis.edges[j : j + 1]
         wanted = float(inner[i + 1 : j + 1].sum())
         wanted += float(masses[len(axis.edges) + 1 :][(low < axis.atoms) & (axis.atoms < high)].sum())
-        found = float(density.log_mass(u, low, high, *others).exp())
-        worst = max(worst, abs(found - wanted))
-        assert abs(found - wanted) <= tolerance, (
-            f"{sample}: log_mass gives ({float(low):.4f}, {float(high):.4f}) the probability {found:.6f}, "
+        mass = float(density.log_mass(u, low, high).exp())
+        worst = max(worst, abs(mass - wanted))
+        assert abs(mass - wanted) <= tolerance, (
+            f"{sample}: log_mass gives ({float(low):.4f}, {float(high):.4f}) the probability {mass:.6f}, "
             f"the density integrates to {wanted:.6f}"
         )
     return worst
@@ -243,21 +243,21 @@ def _observed(
 ) -> tuple[Stack, Known]:
     """What N updates let out, stacked, with what is seen or granted."""
     rows = len(next(iter(update.values())))
-    made = [part.release({n: v[i] for n, v in update.items()}, None, generator=generator) for i in range(rows)]
-    observed = Stack({name: torch.stack([out.observed[name] for out in made]) for name in update})
+    releases = [part.release({n: v[i] for n, v in update.items()}, None, generator=generator) for i in range(rows)]
+    observed = Stack({name: torch.stack([out.observed[name] for out in releases]) for name in update})
     known: dict[str, dict[str, Tensor]] = {key: dict(tree) for key, tree in part.visible(observed).items()}
-    for key in made[0].drawn:
+    for key in releases[0].drawn:
         if key.rpartition(".")[2] in grant:
-            known[key] = {name: torch.stack([out.drawn[key][name] for out in made]) for name in update}
+            known[key] = {name: torch.stack([out.drawn[key][name] for out in releases]) for name in update}
     return observed, known
 
 
-def _close(found: Tensor, wanted: Tensor, tolerance: float, what: str) -> None:
-    gap = (found - wanted).abs()
+def _close(value: Tensor, wanted: Tensor, tolerance: float, what: str) -> None:
+    gap = (value - wanted).abs()
     allowed = tolerance * (1 + wanted.abs())
     if bool((gap <= allowed).all()):
         return
     place = int((gap - allowed).flatten().argmax())
     raise AssertionError(
-        f"{what} is {float(found.flatten()[place]):.8g} where {float(wanted.flatten()[place]):.8g} was expected"
+        f"{what} is {float(value.flatten()[place]):.8g} where {float(wanted.flatten()[place]):.8g} was expected"
     )

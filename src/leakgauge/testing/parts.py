@@ -35,20 +35,20 @@ def release_is_pure(part: UpdatePart, *, seed: int = 1) -> None:
     """
     for dtype in (torch.float64, torch.float32):
         update = example_update(dtype=dtype, seed=seed)
-        kept = {name: value.clone() for name, value in update.items()}
+        copies = {name: value.clone() for name, value in update.items()}
         state = torch.get_rng_state()
         context = ExampleContext(update)
-        made = [part.release(update, context, generator=torch.Generator().manual_seed(seed)) for _ in range(2)]
+        releases = [part.release(update, context, generator=torch.Generator().manual_seed(seed)) for _ in range(2)]
         assert torch.equal(torch.get_rng_state(), state), f"{part!r} draws from the global generator"
         for name, value in update.items():
-            assert torch.equal(value, kept[name]), f"{part!r} writes into the update ({name!r})"
-        first, second = (out.observed for out in made)
+            assert torch.equal(value, copies[name]), f"{part!r} writes into the update ({name!r})"
+        first, second = (out.observed for out in releases)
         assert list(first) == list(update), f"{part!r} lets {list(first)} out of an update with {list(update)}"
         for name, value in first.items():
             assert value.shape == update[name].shape, f"{part!r} changes the shape of {name!r} to {tuple(value.shape)}"
             assert value.dtype == dtype, f"{part!r} changes the dtype of {name!r} to {value.dtype}"
             assert torch.equal(value, second[name]), f"{part!r} lets out two things for one seed ({name!r})"
-        for out in made:
+        for out in releases:
             declared = {nuisance.name for nuisance in part.nuisances}
             assert set(out.drawn) <= declared, f"{part!r} draws {sorted(out.drawn)}, but declares {sorted(declared)}"
 
@@ -123,17 +123,17 @@ class ExampleContext:
 
 
 def _state(model: nn.Module) -> dict[str, object]:
-    found: dict[str, object] = {}
+    state: dict[str, object] = {}
     for name, value in (*model.named_parameters(), *model.named_buffers()):
-        found[name] = value.detach().clone()
-        found[f"{name} (identity)"] = id(value)
-        found[f"{name} (version)"] = value._version
-        found[f"{name} (requires_grad)"] = value.requires_grad
-        found[f"{name} (gradient)"] = copy.deepcopy(value.grad)
+        state[name] = value.detach().clone()
+        state[f"{name} (identity)"] = id(value)
+        state[f"{name} (version)"] = value._version
+        state[f"{name} (requires_grad)"] = value.requires_grad
+        state[f"{name} (gradient)"] = copy.deepcopy(value.grad)
     for name, module in model.named_modules():
         hooks = len(module._forward_hooks) + len(module._forward_pre_hooks) + len(module._backward_hooks)
-        found[f"module {name!r}"] = (type(module), module.training, getattr(module, "inplace", None), hooks)
-    return found
+        state[f"module {name!r}"] = (type(module), module.training, getattr(module, "inplace", None), hooks)
+    return state
 
 
 def _hashable(part: Any) -> bool:

@@ -6,6 +6,7 @@ tiny and huge updates, pairs on opposite sides of zero, an example taken out of 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +29,7 @@ def promises_are_kept(part: UpdatePart, *, seed: int = 1) -> None:
     """What proofs rest on: ``post_processing``, ``sensitivity`` and ``noise_law`` hold for the updates of an example.
 
     Post-processing releases the same whatever the client; an update, and the way from it to the update without a unit,
-    are no longer than the sensitivity says; noise of a promised law is drawn from it.
+    are no longer than the sensitivity says; noise of a promised law is drawn from it, also at another size.
     """
     for scale in (1e-3, 1.0, 1e3):
         update = {name: scale * value for name, value in example_update(seed=seed).items()}
@@ -41,6 +42,11 @@ def promises_are_kept(part: UpdatePart, *, seed: int = 1) -> None:
     law = part.noise_law
     if law is not None:
         _law_is_kept(part, law, seed)
+        louder = part.with_noise(2 * law.size)
+        promised = None if louder is None else louder.noise_law
+        if louder is not None:
+            size = 0.0 if promised is None else promised.size
+            assert math.isclose(size, 2 * law.size), f"{part!r}.with_noise({2 * law.size:g}) has noise of size {size:g}"
 
 
 def _released(part: UpdatePart, update: Tree, seed: int, context: ExampleContext | None = None) -> dict[str, Tensor]:

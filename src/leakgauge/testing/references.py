@@ -80,6 +80,6 @@ def vmf_log_capacity_bessel(dim: int, kappa: float, *, digits: int = 40) -> Any:
         return mp.log(2 / mp.gamma(half) * k ** (half - 1) / (mp.mpf(2) ** half * bessel)) + k
 
 
-def relative_error(found: float, exact: Any) -> float:
+def relative_error(value: float, exact: Any) -> float:
     """The error the bar is set on: relative, but absolute where the log is below 1."""
-    return float(abs(found - exact) / max(1, abs(exact)))
+    return float(abs(value - exact) / max(1, abs(exact)))

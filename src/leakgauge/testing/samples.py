@@ -51,23 +51,25 @@ class Releases:
     ) -> Iterator[Releases]:
         """One sample for every value that the granted nuisances took (a mask of two entries takes four)."""
         generator = torch.Generator().manual_seed(seed)
-        made = [part.release({NAME: update}, None, generator=generator) for _ in range(draws)]
-        values = torch.stack([out.observed[NAME] for out in made])
-        keys = [key for key in made[0].drawn if _last(key) in grant]
-        named = {key: torch.stack([out.drawn[key][NAME] for out in made]) for key in keys}
+        releases = [part.release({NAME: update}, None, generator=generator) for _ in range(draws)]
+        values = torch.stack([out.observed[NAME] for out in releases])
+        keys = [key for key in releases[0].drawn if _last(key) in grant]
+        named = {key: torch.stack([out.drawn[key][NAME] for out in releases]) for key in keys}
         rows = torch.cat([values.new_zeros(draws, 1), *(value.flatten(1).to(values) for value in named.values())], 1)
-        found, which = rows.unique(dim=0, return_inverse=True)
-        if len(found) > 64:
-            raise AssertionError(f"{part!r}: {len(found)} different values of {sorted(grant)} in {draws} releases")
-        for i in range(len(found)):
+        combinations, which = rows.unique(dim=0, return_inverse=True)
+        if len(combinations) > 64:
+            raise AssertionError(
+                f"{part!r}: {len(combinations)} different values of {sorted(grant)} in {draws} releases"
+            )
+        for i in range(len(combinations)):
             at = which == i
             yield cls(part, update, values[at], {key: value[at][0] for key, value in named.items()})
 
     def log_density(self, observed: Tensor) -> Tensor:
         """``log p(observed | update)`` of rows ``[G, d]``."""
         known: Known = {key: {NAME: value.expand(len(observed), *value.shape)} for key, value in self.known.items()}
-        given = Batch.of({NAME: self.update.expand_as(observed)})
-        return self.part.log_density(Stack({NAME: observed}), given, known=known)
+        update = Batch.of({NAME: self.update.expand_as(observed)})
+        return self.part.log_density(Stack({NAME: observed}), update, known=known)
 
     def breaks(self) -> list[float]:
         """Where the density may have a kink or a jump."""
@@ -77,8 +79,8 @@ class Releases:
         return self.values.new_zeros(0)
 
     def __str__(self) -> str:
-        given = "".join(f", {key} = {value.tolist()}" for key, value in self.known.items())
-        return f"{self.part!r} on {self.update.tolist()}{given}"
+        conditions = "".join(f", {key} = {value.tolist()}" for key, value in self.known.items())
+        return f"{self.part!r} on {self.update.tolist()}{conditions}"
 
 
 @dataclass(frozen=True)
@@ -104,16 +106,16 @@ class Entries:
         cls, part: UpdatePart, level: float, grant: frozenset[str], *, entries: int, seed: int
     ) -> Iterator[Entries]:
         update = torch.full((entries,), level, dtype=torch.float64)
-        made = part.release({NAME: update}, None, generator=torch.Generator().manual_seed(seed))
-        observed = made.observed[NAME]
-        seen = part.visible(Stack({NAME: observed.unsqueeze(0)}))
-        statistics = {key: tree[NAME].flatten() for key, tree in seen.items() if tree[NAME].numel() == 1}
-        granted = {key: tree[NAME].flatten() for key, tree in made.drawn.items() if _last(key) in grant}
+        release = part.release({NAME: update}, None, generator=torch.Generator().manual_seed(seed))
+        observed = release.observed[NAME]
+        visible = part.visible(Stack({NAME: observed.unsqueeze(0)}))
+        statistics = {key: tree[NAME].flatten() for key, tree in visible.items() if tree[NAME].numel() == 1}
+        granted = {key: tree[NAME].flatten() for key, tree in release.drawn.items() if _last(key) in grant}
         statistics.update({key: value for key, value in granted.items() if value.numel() == 1})
         masks = {key: value for key, value in granted.items() if value.numel() == entries > 1}
         rows = torch.stack([observed.new_zeros(entries), *(m.to(observed) for m in masks.values())], 1)
-        found, which = rows.unique(dim=0, return_inverse=True)
-        for i in range(len(found)):
+        combinations, which = rows.unique(dim=0, return_inverse=True)
+        for i in range(len(combinations)):
             at = which == i
             own = {key: value[at][:1] for key, value in masks.items()}
             sample = cls(part, level, entries, observed[at].unsqueeze(1), {**statistics, **own})
@@ -130,8 +132,8 @@ class Entries:
     def _share(self, observed: Tensor, width: int) -> Tensor:
         rows = len(observed)
         known: Known = {key: {NAME: value.expand(rows, 1)} for key, value in self.known.items()}
-        given = Batch.of({NAME: observed.new_full((rows, width), self.level)})
-        return self.part.log_density(Stack({NAME: observed.expand(rows, width)}), given, known=known) / width
+        update = Batch.of({NAME: observed.new_full((rows, width), self.level)})
+        return self.part.log_density(Stack({NAME: observed.expand(rows, width)}), update, known=known) / width
 
     def breaks(self) -> list[float]:
         """Where the density may have a kink or a jump."""
@@ -147,8 +149,8 @@ class Entries:
         return torch.cat(levels)
 
     def __str__(self) -> str:
-        given = "".join(f", {key} = {float(value):.3g}" for key, value in self.known.items())
-        return f"{self.part!r} on {self.width} entries of {self.level}{given}"
+        conditions = "".join(f", {key} = {float(value):.3g}" for key, value in self.known.items())
+        return f"{self.part!r} on {self.width} entries of {self.level}{conditions}"
 
 
 @dataclass(frozen=True)
@@ -179,8 +181,8 @@ class Directions:
         limits = coordinates.new_tensor([1.0, math.pi][-coordinates.shape[1] :])
         inside = (coordinates.abs() <= limits).all(1)
         plain = Releases(self.part, self.update, self.values, self.known)
-        found = plain.log_density(_points(coordinates.clamp(-limits, limits)))
-        return torch.where(inside, found, -math.inf)
+        values = plain.log_density(_points(coordinates.clamp(-limits, limits)))
+        return torch.where(inside, values, -math.inf)
 
     def breaks(self) -> list[float]:
         """The ends of the coordinates, and the direction of the update."""
@@ -207,8 +209,8 @@ def _points(coordinates: Tensor) -> Tensor:
 def depends_on_statistics(part: UpdatePart) -> bool:
     """Whether a nuisance of the part is a statistic of the tensor rather than a matter of one entry."""
     update = torch.linspace(-1, 1, 7, dtype=torch.float64)
-    made = part.release({NAME: update}, None, generator=torch.Generator().manual_seed(0))
-    return any(tree[NAME].numel() != update.numel() for tree in made.drawn.values())
+    release = part.release({NAME: update}, None, generator=torch.Generator().manual_seed(0))
+    return any(tree[NAME].numel() != update.numel() for tree in release.drawn.values())
 
 
 def _snapped(values: Tensor, atoms: Tensor) -> Tensor:

@@ -41,8 +41,8 @@ def privacy_score(task: Task, records: Records, policy: str, *, seed: int = 0) -
     ``x_t = (1 − t) noise + t T(x)``, cosines per tensor and averaged, 21 points by the trapezoid rule. A gradient
     that comes to resemble the true one late along the way is hard to follow. ``task`` should be half trained.
     """
-    made = _encoded(policy, records, seed)
-    noise = torch.rand(made.shape, generator=torch.Generator().manual_seed(seed_of(seed, 1)))
+    encodings = _encoded(policy, records, seed)
+    noise = torch.rand(encodings.shape, generator=torch.Generator().manual_seed(seed_of(seed, 1)))
     theta, buffers = task.params, task.buffers
     like = next(iter(theta.values()))
 
@@ -50,13 +50,13 @@ def privacy_score(task: Task, records: Records, policy: str, *, seed: int = 0) -
         return update_of(task.working, theta, buffers, x.unsqueeze(0), y.unsqueeze(0), task.working_recipe)
 
     def likeness(x: Tensor, y: Tensor, truth: dict[str, Tensor]) -> Tensor:
-        found = gradient(x, y)
+        guessed = gradient(x, y)
         tiny = torch.finfo(x.dtype).tiny
-        each = [(found[n] * g).sum() / (found[n].norm() * g.norm()).clamp(min=tiny) for n, g in truth.items()]
+        each = [(guessed[n] * g).sum() / (guessed[n].norm() * g.norm()).clamp(min=tiny) for n, g in truth.items()]
         return torch.stack(each).mean()
 
     total = 0.0
-    for x, y, n in zip(made.to(like), records.labels, noise.to(like), strict=True):
+    for x, y, n in zip(encodings.to(like), records.labels, noise.to(like), strict=True):
         steps = torch.linspace(0, 1, POINTS + 1, dtype=like.dtype).view(-1, *[1] * x.dim())
         way = (1 - steps) * n + steps * x
         truth = {name: g.detach() for name, g in gradient(x, y).items()}
@@ -72,7 +72,7 @@ def accuracy_score(task: Task, records: Records, policy: str, *, group: int = 50
     untrained network tells apart are uncorrelated and score −1, the most. Per image, so that groups of any size
     compare: the published sum, and its threshold of −85, hold for one group size alone.
     """
-    made = _encoded(policy, records, seed).to(next(iter(task.params.values())))
+    encodings = _encoded(policy, records, seed).to(next(iter(task.params.values())))
     state = {**task.params, **task.buffers}
 
     def total(x: Tensor) -> Tensor:
@@ -80,8 +80,8 @@ def accuracy_score(task: Task, records: Records, policy: str, *, group: int = 50
         return outputs[:, : task.domain.classes].sum()
 
     scores = []
-    for start in range(0, len(made) - group + 1, group):
-        slopes = vmap(jacrev(total))(made[start : start + group]).flatten(1).double()
+    for start in range(0, len(encodings) - group + 1, group):
+        slopes = vmap(jacrev(total))(encodings[start : start + group]).flatten(1).double()
         # a Jacobian without variation tells an image apart from no other: as if fully correlated
         related = torch.corrcoef(slopes).nan_to_num(nan=1.0)
         values = torch.linalg.eigvalsh(related).clamp(min=0) + TINY
@@ -112,15 +112,15 @@ def search(
     guards.count(len(records) // guards.count(group, "group", "search"), "records // group", "search")
     generator = torch.Generator().manual_seed(seed_of(seed, 0))
     drawn = torch.randint(-1, len(OPERATIONS), (candidates, 3), generator=generator).tolist()
-    found = []
+    scored = []
     for i, indices in enumerate(drawn):
         policy = "-".join(map(str, indices))
         privacy = privacy_score(semi_trained, records[:images], policy, seed=seed)
-        found.append((policy, privacy, accuracy_score(untrained, records, policy, group=group, seed=seed)))
+        scored.append((policy, privacy, accuracy_score(untrained, records, policy, group=group, seed=seed)))
         if progress is not None:
-            progress(i + 1, candidates, min(p for _, p, _ in found))
-    least = sorted((a for *_, a in found), reverse=True)[max(1, round(accept * candidates)) - 1]
-    scores = [Score(policy, privacy, accuracy, accuracy >= least) for policy, privacy, accuracy in found]
+            progress(i + 1, candidates, min(p for _, p, _ in scored))
+    least = sorted((a for *_, a in scored), reverse=True)[max(1, round(accept * candidates)) - 1]
+    scores = [Score(policy, privacy, accuracy, accuracy >= least) for policy, privacy, accuracy in scored]
     return sorted(scores, key=lambda score: (not score.accepted, score.privacy))
 
 

@@ -63,9 +63,9 @@ def train(
     theta = {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
     velocity = {n: torch.zeros_like(p) for n, p in theta.items()} if start is None else dict(start.velocity)
     measures = task.recipe.mode == "train" and any(isinstance(m, _BatchNorm) for m in model.modules())
-    wanted, kept = {*keep, steps}, []
+    wanted, checkpoints = {*keep, steps}, []
     if begin in wanted:
-        kept.append(_checkpoint(begin, model, theta, velocity))
+        checkpoints.append(_checkpoint(begin, model, theta, velocity))
     for step in range(begin, steps):
         generator = torch.Generator().manual_seed(seed_of(seed, step, 1))
         few = task.protection.encode(records, _rows(len(records), size, step, seed), generator=generator)
@@ -78,10 +78,10 @@ def train(
         if measures:
             _measure(model, theta, few)
         if step + 1 in wanted:
-            kept.append(_checkpoint(step + 1, model, theta, velocity))
+            checkpoints.append(_checkpoint(step + 1, model, theta, velocity))
         if progress is not None:
             progress(step + 1, steps, float(trees.norm(slope)))
-    return tuple(kept)
+    return tuple(checkpoints)
 
 
 def _checked(

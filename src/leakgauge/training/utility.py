@@ -68,16 +68,16 @@ def utility(
             remedy=nearest(unknown[0], defenses),
         )
     guarded = {name: task.protect(protection(how)) for name, how in defenses.items()}
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in guarded}
+    measured: dict[str, list[tuple[float, float]]] = {name: [] for name in guarded}
     for i, seed in enumerate(seeds):
         _, plain = _trained(task.protect(Protection()), records, test, steps, seed, sgd)
         for name, under in guarded.items():
             own = {"learning_rate": rates[name]} if rates and name in rates else {}
             right, seconds = _trained(under, records, test, steps, seed, {**sgd, **own})
-            found[name].append((right, seconds / plain))
+            measured[name].append((right, seconds / plain))
         if progress is not None:
-            progress(i + 1, len(seeds), min(1 - right for made in found.values() for right, _ in made))
-    return {name: Utility(*map(tuple, zip(*made, strict=True))) for name, made in found.items()}
+            progress(i + 1, len(seeds), min(1 - right for pairs in measured.values() for right, _ in pairs))
+    return {name: Utility(*map(tuple, zip(*pairs, strict=True))) for name, pairs in measured.items()}
 
 
 def _trained(

@@ -185,10 +185,10 @@ def sweep(parts: Sequence[P]) -> P:
     if isinstance(first, tuple) and all(isinstance(p, tuple) and len(p) == len(first) for p in parts):
         return tuple(map(sweep, zip(*parts, strict=True)))  # type: ignore[return-value]
     if dataclasses.is_dataclass(first) and all(type(p) is type(first) for p in parts):
-        made = copy.copy(first)
+        merged = copy.copy(first)
         for f in dataclasses.fields(first):
-            object.__setattr__(made, f.name, sweep([getattr(p, f.name) for p in parts]))
-        return made
+            object.__setattr__(merged, f.name, sweep([getattr(p, f.name) for p in parts]))
+        return merged
     raise DomainError(f"{first!r} and {parts[-1]!r} differ in more than numbers", where="sweep")
 
 
@@ -199,8 +199,8 @@ def spread(part: P, which: Tensor) -> P:
     if isinstance(part, tuple):
         return tuple(spread(p, which) for p in part)  # type: ignore[return-value]
     if dataclasses.is_dataclass(part) and not isinstance(part, type):
-        made = copy.copy(part)
+        copied = copy.copy(part)
         for f in dataclasses.fields(part):
-            object.__setattr__(made, f.name, spread(getattr(part, f.name), which))
-        return made
+            object.__setattr__(copied, f.name, spread(getattr(part, f.name), which))
+        return copied
     return part

@@ -12,7 +12,7 @@ from leakgauge.audit.judge.statistics import Scores
 from leakgauge.audit.judge.values import Bound, Corridor, Enough, Figure
 from leakgauge.bounds import BestGuess, bound_of_task, corridor, measured_guess
 from leakgauge.bounds import Figure as Proven
-from leakgauge.defenses import Gaussian, Laplace, Protection, UpdatePart, parts_of
+from leakgauge.defenses import Protection, UpdatePart, parts_of
 from leakgauge.study.study import Study
 from leakgauge.task import Task
 
@@ -65,14 +65,15 @@ class Ceilings:
     def _enough(self, task: Task) -> Enough | None:
         """The least noise of this kind that proves a ceiling of one half, by bisection; None where none does."""
         update, top = task.protection.update, 1e6
+        if self.guess is None or _scaled(update, top) == update:
+            return None
 
         def proves(factor: float) -> bool:
             louder = task.protect(replace(task.protection, update=_scaled(update, factor)))
             ceiling = bound_of_task(louder, rounds=self.rounds, guess=self.guess).ceiling.value
             return ceiling is not None and ceiling <= HALF
 
-        noisy = any(isinstance(part, Gaussian | Laplace) for part in parts_of(update))
-        if self.guess is None or not noisy or not proves(top):
+        if not proves(top):
             return None
         low, high = 1e-6, top
         for _ in range(40):
@@ -87,11 +88,8 @@ def _scaled(update: UpdatePart, factor: float) -> UpdatePart:
 
 
 def _louder(part: UpdatePart, factor: float) -> UpdatePart:
-    if isinstance(part, Gaussian):
-        return replace(part, std=_two_digits(part.std * factor))
-    if isinstance(part, Laplace):
-        return replace(part, scale=_two_digits(part.scale * factor))
-    return part
+    law = part.noise_law
+    return part if law is None else part.with_noise(_two_digits(law.size * factor)) or part
 
 
 def _two_digits(value: float) -> float:

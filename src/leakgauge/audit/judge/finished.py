@@ -81,7 +81,7 @@ class Finished:
         wanted: dict[str, Any] = {"defense": where.trained, "train_steps": self.study.checkpoints.train_steps}
         cells = [cell for seed in seeds(self.study) for cell in self.plan.of(**wanted, seed=seed)]
         done = [self.store.result(cell.id) for cell in cells if self.store.done(cell.id)]
-        return [round(float(found["accuracy"][str(where.step)]), 6) for found in done]
+        return [round(float(result["accuracy"][str(where.step)]), 6) for result in done]
 
 
 @dataclass(frozen=True)
@@ -145,4 +145,4 @@ def encodings(finished: Finished, where: Where, baseline: Baseline) -> Encodings
 
 def _joined(cells: list[Found], key: str) -> ByMetric:
     """Metric → the scores of all cells, in the order of the records."""
-    return {metric: np.concatenate([found[key][metric] for found in cells]) for metric in cells[0][key]}
+    return {metric: np.concatenate([cell[key][metric] for cell in cells]) for metric in cells[0][key]}

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from leakgauge.audit.judge.values import Checkpoint, Line, Replay
 from leakgauge.audit.plan import comparisons
-from leakgauge.defenses import InstaHide
 from leakgauge.doctor.diagnosis import Diagnosis
 from leakgauge.study.study import Study
 
@@ -74,9 +73,9 @@ def ledger(study: Study, diagnosis: Diagnosis | None, checkpoints: Sequence[Chec
         drawn = "the other record of the null goes through the same draws of the encoding; the guess through its own"
         lines.append(("scores against encodings", drawn))
     lines.append(("accuracy", f"{len(study.test)} test records, as they are"))
-    if any(isinstance(part, InstaHide) for defense in study.defenses.values() for part in defense.input):
-        signs = "the network has seen inputs of random signs only; asked about such inputs it may know more"
-        lines.append(("accuracy under InstaHide", signs))
+    encodings = {type(part) for defense in study.defenses.values() for part in defense.input if part.accuracy_caveat}
+    for kind in sorted(encodings, key=lambda kind: kind.__name__):
+        lines.append((f"accuracy under {kind.__name__}", kind.accuracy_caveat))
     if spec.checkpoints.seeds > 1:
         lines.append(("accuracy over seeds", "other batches and draws of the defense; weights begin as given"))
     return [Line(number=number, assumes=assumes) for number, assumes in [*lines, *adversaries(checkpoints)]]

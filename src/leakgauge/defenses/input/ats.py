@@ -76,18 +76,18 @@ class AutomaticTransformation(InputPart):
         policies, longest = self.policies, max(map(len, self.policies))
         choice = torch.randint(len(policies), (len(pool),), generator=generator)[rows]
         signs = (2 * torch.randint(2, (len(pool), max(1, longest)), generator=generator) - 1)[rows]
-        made = [
+        images = [
             apply(policies[c], x, s) for x, c, s in zip(pool.inputs[rows], choice.tolist(), signs.tolist(), strict=True)
         ]
-        return Encoded(torch.stack(made), pool.labels[rows], pool.domain, {"choice": choice, "signs": signs})
+        return Encoded(torch.stack(images), pool.labels[rows], pool.domain, {"choice": choice, "signs": signs})
 
     def draws(self) -> list[tuple[int, tuple[int, ...]]]:
         """Every choice of policy and of the signs that matter to it."""
-        found = []
+        draws = []
         for c, policy in enumerate(self.policies):
             sides = [(-1, 1) if op.signed and op.magnitude else (1,) for op in policy]
-            found += [(c, signs) for signs in product(*sides)]
-        return found
+            draws += [(c, signs) for signs in product(*sides)]
+        return draws
 
     @classmethod
     def neutral(cls) -> Self:

@@ -103,6 +103,9 @@ class InstaHide(MixUp):
 
     public: str | None = None
     nuisances: ClassVar[tuple[Nuisance, ...]] = (*_MIXTURE, Nuisance("signs", per="example"))
+    accuracy_caveat: ClassVar[str] = (
+        "the network has seen inputs of random signs only; asked about such inputs it may know more"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -131,8 +134,8 @@ class InstaHide(MixUp):
             )
 
     def mixed(self, pool: Records | Encoded, indices: Tensor, weights: Tensor, *, generator: Generator) -> Encoded:
-        made = super().mixed(pool, indices, weights, generator=generator)
-        inputs = made.inputs
+        mixture = super().mixed(pool, indices, weights, generator=generator)
+        inputs = mixture.inputs
         if self.public is not None:
             strangers = public_images(self.public)
             shape = (len(pool), self.k - 2)
@@ -142,7 +145,7 @@ class InstaHide(MixUp):
             indices = torch.cat([indices, -1 - chosen], 1)
         signs = _signs(self._rows(pool, indices), pool, generator).to(inputs)
         drawn = {"indices": indices, "coefficients": weights, "signs": signs}
-        return Encoded(CENTRE + signs * (inputs - CENTRE), made.labels, pool.domain, drawn)
+        return Encoded(CENTRE + signs * (inputs - CENTRE), mixture.labels, pool.domain, drawn)
 
     def _rows(self, pool: Records | Encoded, indices: Tensor) -> Tensor:
         return indices[:, 0]  # the first record of a mixture is the one it stands for
@@ -196,12 +199,12 @@ def coefficients(rows: int, k: int, law: Law, cap: float, generator: Generator, 
     """``[rows, k]``, positive, summing to one, none above ``cap`` (a single one is 1)."""
     if k == 1:
         return torch.ones(rows, 1)
-    made = _drawn(rows, k, law, generator)
+    weights = _drawn(rows, k, law, generator)
     for _ in range(tries):
-        bad = (made.amax(1) > cap).nonzero().flatten()
+        bad = (weights.amax(1) > cap).nonzero().flatten()
         if not len(bad):
-            return made
-        made[bad] = _drawn(len(bad), k, law, generator)
+            return weights
+        weights[bad] = _drawn(len(bad), k, law, generator)
     raise DomainError(
         f"no {k} coefficients below {cap} were found in {tries} draws", where="mixup", remedy=f"raise cap above 1/{k}"
     )

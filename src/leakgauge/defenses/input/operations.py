@@ -49,8 +49,8 @@ class Operation:
 
     def undo(self, x: Tensor, sign: int = 1) -> Tensor | None:
         """What can be had back: None where the operation throws away what would be needed."""
-        made = _BACKWARD.get(self.name)
-        return None if made is None else made(x, sign * self.magnitude).clamp(0, 1)
+        inverse = _BACKWARD.get(self.name)
+        return None if inverse is None else inverse(x, sign * self.magnitude).clamp(0, 1)
 
 
 def _invert(x: Tensor, _: float) -> Tensor:
@@ -84,9 +84,9 @@ def _smooth(x: Tensor) -> Tensor:
     kernel = torch.ones(1, 1, 3, 3, dtype=x.dtype)
     kernel[..., 1, 1] = 5
     inner = conv2d(x.unsqueeze(1), kernel / 13).squeeze(1)
-    made = x.clone()
-    made[:, 1:-1, 1:-1] = inner
-    return made
+    smoothed = x.clone()
+    smoothed[:, 1:-1, 1:-1] = inner
+    return smoothed
 
 
 def _sharpness(x: Tensor, m: float) -> Tensor:
@@ -96,10 +96,10 @@ def _sharpness(x: Tensor, m: float) -> Tensor:
 
 def _less_sharp(x: Tensor, m: float) -> Tensor:
     """Solves ``f x − (f − 1) S x = x̃`` by fixed-point steps; S averages, so they converge."""
-    f, found = 1 + m, x
+    f, estimate = 1 + m, x
     for _ in range(50):
-        found = (x + (f - 1) * _smooth(found)) / f if f >= 1 else x + (1 - f) * (found - _smooth(found))
-    return found
+        estimate = (x + (f - 1) * _smooth(estimate)) / f if f >= 1 else x + (1 - f) * (estimate - _smooth(estimate))
+    return estimate
 
 
 def _divided(forward: Callable[[Tensor, float], Tensor]) -> Callable[[Tensor, float], Tensor]:
@@ -123,16 +123,16 @@ def _autocontrast(x: Tensor, _: float) -> Tensor:
 
 def _equalize(x: Tensor, _: float) -> Tensor:
     """Histogram equalisation, channel by channel: level v becomes the share of pixels below it, plus half a step."""
-    made = []
+    channels = []
     for channel in (x * LEVELS).round().long():
         counts = torch.bincount(channel.flatten(), minlength=LEVELS + 1)
         step = (counts.sum() - counts[counts.nonzero()[-1]].squeeze()) // LEVELS
         if int(step) == 0:
-            made.append(channel)
+            channels.append(channel)
             continue
         below = torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)[:-1]])
-        made.append(((below + step // 2) // step).clamp(max=LEVELS)[channel])
-    return torch.stack(made).to(x) / LEVELS
+        channels.append(((below + step // 2) // step).clamp(max=LEVELS)[channel])
+    return torch.stack(channels).to(x) / LEVELS
 
 
 def _warped(x: Tensor, theta: list[list[float]], fill: float = 0.0) -> Tensor:

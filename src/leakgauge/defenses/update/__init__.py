@@ -1,6 +1,6 @@
 """Update-stage defenses: frozen values that release an update and say with what density."""
 
-from leakgauge.defenses.update.base import EntryDensity, UpdatePart, parts_of
+from leakgauge.defenses.update.base import Conditions, EntryDensity, UpdatePart, conditioned, parts_of
 from leakgauge.defenses.update.chain import Chain
 from leakgauge.defenses.update.maps import Clip, Identity
 from leakgauge.defenses.update.noise import Gaussian, Laplace
@@ -29,6 +29,7 @@ soteria, topk, sign, quantise = Soteria, TopK, Sign, Quantise
 __all__ = [
     "Chain",
     "Clip",
+    "Conditions",
     "EntryDensity",
     "Gaussian",
     "GaussianNoise",
@@ -49,6 +50,7 @@ __all__ = [
     "VonMisesFisher",
     "VonMisesFisherNoise",
     "clip",
+    "conditioned",
     "gaussian",
     "identity",
     "laplace",

@@ -7,8 +7,8 @@ the noise wraps it (:class:`EntryDensity`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import torch
@@ -24,29 +24,48 @@ if TYPE_CHECKING:
 
 Support = Literal["entries", "sphere"]
 
+Conditions = Mapping[str, Tensor]
+"""What is known of a part, by bare names: the values at the entries that a density is asked about."""
+
 
 @dataclass(frozen=True)
 class EntryDensity:
-    """``p(o_e | u_e)`` of entries that are independent given the update.
+    """``p(o_e | u_e)`` of entries that are independent given the update and every nuisance.
 
-    ``log(u, o, *others)`` is its log (a probability where o is an atom); ``log_mass(u, low, high, *others)``
-    is ``log P(low < O < high)``, which interval likelihoods need; ``log_hat(u, o, below, above, *others)`` is
-    ``log E hat(O)``, which stochastic rounding needs (None where it is not known), with a hat that rises from 0 at
-    ``o − below`` to 1 at o and falls to 0 at ``o + above``; an infinite known stays at 1. ``others`` are the granted
-    nuisances; ``atom`` says whether zero has a probability of its own, ``lattice`` whether all values lie on levels,
-    which the ends of intervals then meet.
+    ``log(u, o)`` is its log (a probability where o is an atom); ``log_mass(u, low, high)`` is
+    ``log P(low < O < high)``, which interval likelihoods need; ``log_hat(u, o, below, above)`` is ``log E hat(O)``,
+    which stochastic rounding needs (None where it is not known), with a hat that rises from 0 at ``o − below`` to 1 at
+    o and falls to 0 at ``o + above``; at an infinite end it stays at 1. ``atom`` says whether zero has a probability
+    of its own, ``lattice`` whether all values lie on levels, which the ends of intervals then meet.
+
+    A density that conditions on a nuisance holds its values at the entries in question: parts build it from
+    :data:`Conditions`, and :func:`conditioned` evaluates it on whole updates.
     """
 
-    log: Callable[..., Tensor]
-    log_mass: Callable[..., Tensor]
-    others: tuple[Tree, ...] = field(default=())
+    log: Callable[[Tensor, Tensor], Tensor]
+    log_mass: Callable[[Tensor, Tensor, Tensor], Tensor]
     atom: bool = False
     lattice: bool = False
-    log_hat: Callable[..., Tensor] | None = None
+    log_hat: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] | None = None
 
     def __call__(self, observed: Tree, update: Updates) -> Tensor:
         """``Σ_e log p(o_e | u_e)``, ``[N]``."""
-        return update.entries(self.log, observed, *self.others).sum(1)
+        return update.entries(self.log, observed).sum(1)
+
+
+def conditioned(density: Callable[[Conditions], EntryDensity], observed: Tree, update: Updates, known: Known) -> Tensor:
+    """``Σ_e log p(o_e | u_e, c_e)``, ``[N]``, of a density that is built anew for each block of entries.
+
+    ``density`` gets the values of ``known`` at that block, under the same names. Where nothing is known it is built
+    once, and keeps the slope that its ``log`` may know (:class:`~leakgauge.updates.Sloped`).
+    """
+    if not known:
+        return density({})(observed, update)
+
+    def log(u: Tensor, o: Tensor, *values: Tensor) -> Tensor:
+        return density(dict(zip(known, values, strict=True))).log(u, o)
+
+    return update.entries(log, observed, *known.values()).sum(1)
 
 
 class UpdatePart(Part):
@@ -77,6 +96,10 @@ class UpdatePart(Part):
         """The law of the noise it adds, independent of everything; None for a part that adds none or cannot say."""
         return None
 
+    def with_noise(self, size: float) -> UpdatePart | None:
+        """The same part with noise of another size (``noise_law.size``); None where it cannot be set."""
+        return None
+
     def fits(self, params: Tree) -> None:
         """Refuse a model that this part cannot act on, before anything runs."""
 
@@ -84,7 +107,7 @@ class UpdatePart(Part):
         raise NotImplementedError
 
     def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
-        density = self.density_given(known)
+        density = self.entry_density()
         if density is None:
             raise NoDensityError(
                 f"{self!r} alone has no density", remedy="let the chain contain noise, or attack with a matching loss"
@@ -107,16 +130,16 @@ class UpdatePart(Part):
         """The density of noise on top of this part, with its nuisances summed out; None if that is not known."""
         return None
 
-    def after(self, density: EntryDensity, known: Known) -> EntryDensity | None:
-        """The density of this part on top of noise; None if there is none."""
+    def after(self, density: EntryDensity, known: Conditions) -> EntryDensity | None:
+        """The density of this part on top of noise; None if there is none. ``known`` is aligned with the entries."""
         return None
 
     def entry_density(self) -> EntryDensity | None:
         """The density of independent noise; None for a part that adds none."""
         return None
 
-    def density_given(self, known: Known) -> EntryDensity | None:
-        """The same where it hangs on a nuisance that is seen or granted, such as the step of a rounding."""
+    def density_given(self, known: Conditions) -> EntryDensity | None:
+        """The same where it depends on a nuisance that is visible or granted, such as the step of a rounding."""
         return self.entry_density()
 
     @classmethod

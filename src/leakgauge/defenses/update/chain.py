@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import Generator, Tensor
 
-from leakgauge.defenses.update.base import EntryDensity, Support, UpdatePart
+from leakgauge.defenses.update.base import Conditions, EntryDensity, Support, UpdatePart, conditioned
 from leakgauge.defenses.update.maps import Clip, Identity
 from leakgauge.errors import DomainError, NoDensityError
 from leakgauge.expr import labelled
-from leakgauge.types import Context, Known, Nuisance, Release, Tree, Updates, own_of
+from leakgauge.types import Context, Known, Nuisance, Nuisances, Release, Tree, Updates, own_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,7 +91,9 @@ class Chain(UpdatePart):
         moved, hidden = self._moved(noise, update, known)
         if noise == len(self.parts) - 1 and not hidden:
             return self.parts[noise].log_density(observed, moved, known=self._of(known, noise))
-        return self._entry_density(noise, known, hidden)(observed, moved)
+        return conditioned(
+            lambda values: self._entry_density(noise, values, hidden), observed, moved, self._conditions(noise, known)
+        )
 
     def apply(self, update: Updates, known: Known) -> Updates | None:
         for label, part in self.labelled.items():
@@ -101,7 +103,18 @@ class Chain(UpdatePart):
             update = moved
         return update
 
-    def _of(self, known: Known, place: int) -> dict[str, Any]:
+    def _conditions(self, noise: int, known: Known) -> Known:
+        """What is known, entry by entry, of the noise and of the parts after it: their density may depend on it."""
+        addresses = [
+            f"{label}.{nuisance.name}"
+            for label, part in list(self.labelled.items())[noise:]
+            if part != part.neutral()
+            for nuisance in part.nuisances
+            if nuisance.per in ("entry", "tensor")
+        ]
+        return {address: known[address] for address in addresses if address in known}
+
+    def _of(self, known: Nuisances, place: int) -> dict[str, Any]:
         """What is known of the part at a place of the chain, by its bare names."""
         return own_of(known, list(self.labelled)[place])
 
@@ -154,7 +167,7 @@ class Chain(UpdatePart):
                 )
         return update, hidden
 
-    def _entry_density(self, noise: int, known: Known, hidden: list[UpdatePart]) -> EntryDensity:
+    def _entry_density(self, noise: int, known: Conditions, hidden: list[UpdatePart]) -> EntryDensity:
         density = self.parts[noise].density_given(self._of(known, noise))
         if density is None:
             raise NoDensityError(

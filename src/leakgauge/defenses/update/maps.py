@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from leakgauge import guards
-from leakgauge.defenses.update.base import EntryDensity, UpdatePart
+from leakgauge.defenses.update.base import Conditions, EntryDensity, UpdatePart
 from leakgauge.defenses.update.promises import Sensitivity
 from leakgauge.errors import ModelError
 from leakgauge.expr import register
@@ -34,7 +34,7 @@ class Identity(UpdatePart):
     def apply(self, update: Updates, known: Known) -> Updates:
         return update
 
-    def after(self, density: EntryDensity, known: Known) -> EntryDensity:
+    def after(self, density: EntryDensity, known: Conditions) -> EntryDensity:
         return density
 
     @classmethod
@@ -101,7 +101,7 @@ class Clip(UpdatePart):
 
         return update.each(clipped) if self.per_example else clipped(update)
 
-    def after(self, density: EntryDensity, known: Known) -> EntryDensity | None:
+    def after(self, density: EntryDensity, known: Conditions) -> EntryDensity | None:
         return None if math.isfinite(self.norm) else density
 
     def _factor(self, squares: Tensor, names: tuple[str, ...]) -> Tensor:

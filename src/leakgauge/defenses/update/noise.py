@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import torch
@@ -40,6 +40,9 @@ class Gaussian(UpdatePart):
     @property
     def noise_law(self) -> GaussianNoise | None:
         return GaussianNoise(self.std) if self.std > 0 else None
+
+    def with_noise(self, size: float) -> Gaussian:
+        return replace(self, std=size)
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         if self.std == 0:
@@ -87,6 +90,9 @@ class Laplace(UpdatePart):
     @property
     def noise_law(self) -> LaplaceNoise | None:
         return LaplaceNoise(self.scale) if self.scale > 0 else None
+
+    def with_noise(self, size: float) -> Laplace:
+        return replace(self, scale=size)
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         if self.scale == 0:
@@ -181,8 +187,8 @@ def _log_hat(ramp: Ramp, z: Tensor, below: Tensor, above: Tensor) -> Tensor:
 
     rise = torch.where(plateau, 1.0, (risen(flipped + b) - risen(flipped)) / b)
     fall = torch.where(a.isinf(), 0.0, (risen(flipped) - risen(flipped - steps)) / steps)
-    made: Tensor = top + torch.log((rise - fall).clamp(min=torch.finfo(torch.float64).tiny))
-    return made.to(z.dtype)
+    log_mean: Tensor = top + torch.log((rise - fall).clamp(min=torch.finfo(torch.float64).tiny))
+    return log_mean.to(z.dtype)
 
 
 def _check_scale(part: str, name: str, value: float) -> None:

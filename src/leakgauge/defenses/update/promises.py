@@ -29,6 +29,11 @@ class NoiseLaw:
         """Of one entry; 0 where noise is not added entry by entry."""
         return 0.0
 
+    @property
+    def size(self) -> float:
+        """The parameter that the noise is proportional to; 0 where it has none."""
+        return 0.0
+
 
 @dataclass(frozen=True)
 class GaussianNoise(NoiseLaw):
@@ -43,6 +48,10 @@ class GaussianNoise(NoiseLaw):
     def variance(self) -> float:
         return self.std**2
 
+    @property
+    def size(self) -> float:
+        return self.std
+
 
 @dataclass(frozen=True)
 class LaplaceNoise(NoiseLaw):
@@ -56,6 +65,10 @@ class LaplaceNoise(NoiseLaw):
     @property
     def variance(self) -> float:
         return 2 * self.scale**2
+
+    @property
+    def size(self) -> float:
+        return self.scale
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import torch
 from torch import Generator, Tensor, nn
 
 from leakgauge import guards
-from leakgauge.defenses.update.base import EntryDensity, UpdatePart, draw
+from leakgauge.defenses.update.base import Conditions, EntryDensity, UpdatePart, draw
 from leakgauge.defenses.update.promises import Sensitivity
 from leakgauge.expr import register
 from leakgauge.laws import Bernoulli
@@ -56,32 +56,31 @@ class RandomPrune(UpdatePart):
 
     def before(self, density: EntryDensity) -> EntryDensity:
         hat = None if density.log_hat is None else _mixture(density.log_hat, self.p)
-        return EntryDensity(
-            _mixture(density.log, self.p), _mixture(density.log_mass, self.p), density.others, log_hat=hat
-        )
+        log, log_mass = _mixture(density.log, self.p), _mixture(density.log_mass, self.p)
+        return replace(density, log=log, log_mass=log_mass, log_hat=hat)
 
-    def after(self, density: EntryDensity, known: Known) -> EntryDensity:
+    def after(self, density: EntryDensity, known: Conditions) -> EntryDensity:
         if self.p == 0:
             return density
-        kept, dropped = _log_odds(self.p)
+        survives, dropped = _log_odds(self.p)
 
-        def log(u: Tensor, o: Tensor, *rest: Tensor) -> Tensor:
-            inner = kept + density.log(u, o, *rest)
+        def log(u: Tensor, o: Tensor) -> Tensor:
+            inner = survives + density.log(u, o)
             zero = torch.full_like(inner, dropped)
             # a zero may have been one before, by another pruning
             return torch.where(o == 0, torch.logaddexp(inner, zero) if density.atom else zero, inner)
 
-        def log_mass(u: Tensor, low: Tensor, high: Tensor, *rest: Tensor) -> Tensor:
+        def log_mass(u: Tensor, low: Tensor, high: Tensor) -> Tensor:
             inside = torch.where((low < 0) & (high > 0), dropped, -math.inf)
-            return torch.logaddexp(kept + density.log_mass(u, low, high, *rest), inside)
+            return torch.logaddexp(survives + density.log_mass(u, low, high), inside)
 
-        def log_hat(u: Tensor, o: Tensor, below: Tensor, above: Tensor, *rest: Tensor) -> Tensor:
+        def log_hat(u: Tensor, o: Tensor, below: Tensor, above: Tensor) -> Tensor:
             assert density.log_hat is not None
             under = 1 - torch.where(o > 0, o / below, -o / above).clamp(max=1.0)  # the hat at zero
-            return torch.logaddexp(kept + density.log_hat(u, o, below, above, *rest), dropped + under.log())
+            return torch.logaddexp(survives + density.log_hat(u, o, below, above), dropped + under.log())
 
         hat = None if density.log_hat is None else log_hat
-        return EntryDensity(log, log_mass, density.others, atom=True, lattice=density.lattice, log_hat=hat)
+        return EntryDensity(log, log_mass, atom=True, lattice=density.lattice, log_hat=hat)
 
     @classmethod
     def neutral(cls) -> Self:
@@ -129,19 +128,19 @@ class Thresholded(UpdatePart):
         return Release(observed, {"threshold": threshold})
 
     def visible(self, observed: Tree) -> dict[str, Tree]:
-        return self._seen(observed, alone=True)
+        return self._read_off(observed, alone=True)
 
     def covered(self, observed: Tree) -> dict[str, Tree]:
-        return self._seen(observed, alone=False)
+        return self._read_off(observed, alone=False)
 
-    def _seen(self, observed: Tree, *, alone: bool) -> dict[str, Tree]:
+    def _read_off(self, observed: Tree, *, alone: bool) -> dict[str, Tree]:
         threshold: dict[str, Tensor] = {}
         for group in self.groups(list(observed)):
             rows = len(observed[group[0]])
-            seen = torch.cat([observed[name].reshape(rows, -1) for name in group], 1)
-            least = smallest_survivor(seen)
+            entries = torch.cat([observed[name].reshape(rows, -1) for name in group], 1)
+            least = smallest_survivor(entries)
             if alone:  # later parts make zeros of their own
-                true_zeros = (seen == 0).sum(1, keepdim=True) > self.pruned(seen.shape[1])
+                true_zeros = (entries == 0).sum(1, keepdim=True) > self.pruned(entries.shape[1])
                 least = torch.where(true_zeros, torch.zeros_like(least), least)
             threshold |= {name: least.view(-1, *[1] * (observed[name].dim() - 1)) for name in group}
         threshold = {name: threshold[name] for name in observed}
@@ -162,29 +161,27 @@ class Thresholded(UpdatePart):
             return update.mapped(lambda u, t: torch.where(u.abs() < t, torch.zeros_like(u), u), threshold)
         return update.mapped(excess, threshold, known["kept"])
 
-    def after(self, density: EntryDensity, known: Known) -> EntryDensity | None:
+    def after(self, density: EntryDensity, known: Conditions) -> EntryDensity | None:
         if self == self.neutral():
             return density
         if "threshold" not in known:
             return None
-        own = len(density.others)
+        t = known["threshold"]
 
-        def log(u: Tensor, o: Tensor, *rest: Tensor) -> Tensor:
-            inner, t = rest[:own], rest[own]
-            pruned = torch.where(o == 0, density.log_mass(u, -t, t, *inner), -math.inf)
+        def log(u: Tensor, o: Tensor) -> Tensor:
+            pruned = torch.where(o == 0, density.log_mass(u, -t, t), -math.inf)
             # with τ = 0 (zeros enough before this part) nothing was pruned, and a zero is what it was
-            return torch.where(o.abs() < t, pruned, density.log(u, o, *inner))
+            return torch.where(o.abs() < t, pruned, density.log(u, o))
 
-        def log_mass(u: Tensor, low: Tensor, high: Tensor, *rest: Tensor) -> Tensor:
-            inner, t = rest[:own], rest[own]
+        def log_mass(u: Tensor, low: Tensor, high: Tensor) -> Tensor:
             least = (1 - 1e-4) * t if density.lattice else t  # a level that is τ survives
-            left = density.log_mass(u, torch.minimum(low, -least), torch.minimum(high, -least), *inner)
-            right = density.log_mass(u, torch.maximum(low, least), torch.maximum(high, least), *inner)
-            atom = torch.where((low < 0) & (high > 0), density.log_mass(u, -t, t, *inner), -math.inf)
+            left = density.log_mass(u, torch.minimum(low, -least), torch.minimum(high, -least))
+            right = density.log_mass(u, torch.maximum(low, least), torch.maximum(high, least))
+            atom = torch.where((low < 0) & (high > 0), density.log_mass(u, -t, t), -math.inf)
             pruned = torch.logaddexp(torch.logaddexp(left, right), atom)
-            return torch.where(t > 0, pruned, density.log_mass(u, low, high, *inner))
+            return torch.where(t > 0, pruned, density.log_mass(u, low, high))
 
-        return EntryDensity(log, log_mass, (*density.others, known["threshold"]), atom=True, lattice=density.lattice)
+        return EntryDensity(log, log_mass, atom=True, lattice=density.lattice)
 
 
 @register("defense", "prune")
@@ -236,26 +233,26 @@ def smallest_survivor(observed: Tensor) -> Tensor:
 
 
 def _mixture(log: Callable[..., Tensor], p: float) -> Callable[..., Tensor]:
-    """``log((1 − p) e^{log(u)} + p e^{log(0)})``, as the kept term plus a softplus of the odds of the other.
+    """``log((1 − p) e^{log(u, …)} + p e^{log(0, …)})``, as the first term plus a softplus of the odds of the other.
 
     (``torch.logaddexp`` says the same ten times slower.)
     """
-    kept, dropped = _log_odds(p)
+    survives, dropped = _log_odds(p)
 
-    def value(u: Tensor, *rest: Tensor) -> Tensor:
-        inner = log(u, *rest)
-        odds = dropped - kept + log(torch.zeros_like(u), *rest) - inner
-        return kept + inner + nn.functional.softplus(odds, threshold=40.0)  # torch's 20 is coarse for float64
+    def value(u: Tensor, *at: Tensor) -> Tensor:
+        inner = log(u, *at)
+        odds = dropped - survives + log(torch.zeros_like(u), *at) - inner
+        return survives + inner + nn.functional.softplus(odds, threshold=40.0)  # torch's 20 is coarse for float64
 
     if not isinstance(log, Sloped) or log.gain is None:
         return value
-    known, gain = log, log.gain
+    sloped, gain = log, log.gain
 
-    def both(u: Tensor, *rest: Tensor) -> Slopes:
-        odds = gain(u, *rest, shift=kept - dropped)  # of having been kept
-        total, slope, factor = known.both(u, *rest)
+    def both(u: Tensor, *at: Tensor) -> Slopes:
+        odds = gain(u, *at, shift=survives - dropped)  # of having survived
+        total, slope, factor = sloped.both(u, *at)
         chosen = torch.sigmoid(odds)
-        return total + kept * u.numel() - _sum_log_sigmoid(odds, chosen), slope.mul_(chosen), factor
+        return total + survives * u.numel() - _sum_log_sigmoid(odds, chosen), slope.mul_(chosen), factor
 
     return Sloped(value, both)
 

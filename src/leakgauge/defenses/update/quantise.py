@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Generator, Tensor
 
 from leakgauge import guards
-from leakgauge.defenses.update.base import EntryDensity, UpdatePart, draw
+from leakgauge.defenses.update.base import Conditions, EntryDensity, UpdatePart, conditioned, draw
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import register
 from leakgauge.types import Context, Known, Nuisance, Release, Tree, Updates
 from leakgauge.updates import Sloped, Slopes, trees
+
+Step = TypeVar("Step", Tensor, Tree)
+"""One step per tensor of the update, or what of them belongs to the entries in question."""
 
 
 @register("defense", "quantise")
@@ -52,11 +55,13 @@ class Quantise(UpdatePart):
         return trees.mapped(lambda o: _largest(o) / self.levels, observed)
 
     def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
-        """``Σ log P(o_e | u_e)``; minus infinity where an entry is further than Δ from what was seen."""
-        return self.density_given(known)(observed, update)
+        """``Σ log P(o_e | u_e)``; minus infinity where an entry is further than Δ from what was observed."""
+        return conditioned(self.density_given, observed, update, {"step": self._step(known)})
 
-    def density_given(self, known: Known) -> EntryDensity:
-        def log_mass(u: Tensor, low: Tensor, high: Tensor, step: Tensor) -> Tensor:
+    def density_given(self, known: Conditions) -> EntryDensity:
+        step = self._step(known)
+
+        def log_mass(u: Tensor, low: Tensor, high: Tensor) -> Tensor:
             width, zero = torch.where(step > 0, step, 1.0), torch.zeros_like(u + low)
             chances = [
                 torch.where(inside, (1 - (u - level).abs() / width).clamp(min=0), zero)
@@ -65,35 +70,34 @@ class Quantise(UpdatePart):
             total = torch.stack(chances).sum(0)
             return torch.where(total > 0, total.clamp(min=torch.finfo(total.dtype).tiny).log(), -math.inf)
 
-        return EntryDensity(_log_hat, log_mass, (self._step(known),), atom=True, lattice=True)
+        return EntryDensity(lambda u, o: _log_hat(u, o, step), log_mass, atom=True, lattice=True)
 
-    def after(self, density: EntryDensity, known: Known) -> EntryDensity | None:
+    def after(self, density: EntryDensity, known: Conditions) -> EntryDensity | None:
         hat = density.log_hat
         if hat is None:
             return None
+        step = self._step(known)
 
-        def chance(u: Tensor, o: Tensor, step: Tensor, *rest: Tensor) -> Tensor:
+        def chance(u: Tensor, o: Tensor) -> Tensor:
             # beyond the last level is the last level; tensors of zeros have no step
             width = torch.where(step > 0, step, 1.0).expand_as(u + o)
             level = o / width
             below = torch.where(level < 0.5 - self.levels, math.inf, width)
             above = torch.where(level > self.levels - 0.5, math.inf, width)
-            return torch.where(step > 0, hat(u, o, below, above, *rest), 0.0)
+            return torch.where(step > 0, hat(u, o, below, above), 0.0)
 
-        def log(u: Tensor, o: Tensor, *rest: Tensor) -> Tensor:
-            step = rest[-1]
+        def log(u: Tensor, o: Tensor) -> Tensor:
             possible = torch.where(step > 0, _on_grid(o, step) & (o.abs() < (self.levels + 0.5) * step), o == 0)
-            return torch.where(possible, chance(u, o, step, *rest[:-1]), -math.inf)
+            return torch.where(possible, chance(u, o), -math.inf)
 
-        def log_mass(u: Tensor, low: Tensor, high: Tensor, *rest: Tensor) -> Tensor:
-            step = rest[-1]
+        def log_mass(u: Tensor, low: Tensor, high: Tensor) -> Tensor:
             pairs = list(self._levels(low, high, step))
             # a large number in the place of infinity: a sum of nothing would have no slope
-            chances = [torch.where(inside, chance(u, level, step, *rest[:-1]), -1e30) for level, inside in pairs]
+            chances = [torch.where(inside, chance(u, level), -1e30) for level, inside in pairs]
             some = torch.stack([inside for _, inside in pairs]).any(0)
             return torch.where(some, torch.logsumexp(torch.stack(chances), 0), -math.inf)
 
-        return EntryDensity(log, log_mass, (*density.others, self._step(known)), atom=True, lattice=True)
+        return EntryDensity(log, log_mass, atom=True, lattice=True)
 
     def _levels(self, low: Tensor, high: Tensor, step: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Every level and where it lies inside ``(low, high)``; an end that is a level is outside, rounded or not."""
@@ -120,7 +124,7 @@ class Quantise(UpdatePart):
         value = update.entries(_forgiving(share), observed, step, below).sum(1)
         return value / sum(update.sizes)
 
-    def _step(self, known: Known) -> Tree:
+    def _step(self, known: Mapping[str, Step]) -> Step:
         if "step" not in known:
             raise NoDensityError(
                 f"the step of {self!r} is hidden by a part after it", remedy=f"grant its step, or put {self!r} last"

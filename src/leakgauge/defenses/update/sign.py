@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from leakgauge.defenses.update.base import EntryDensity, UpdatePart
+from leakgauge.defenses.update.base import Conditions, EntryDensity, UpdatePart
 from leakgauge.expr import register
 from leakgauge.types import Context, Known, Release, Tree, Updates
 from leakgauge.updates import soft_sign, trees
@@ -43,27 +43,26 @@ class Sign(UpdatePart):
         rms = (square / sizes).clamp(min=torch.finfo(square.dtype).tiny).sqrt()
         return update.scaled(_SHARPNESS / rms).mapped(soft_sign)
 
-    def after(self, density: EntryDensity, known: Known) -> EntryDensity:
-        def chances(u: Tensor, rest: tuple[Tensor, ...]) -> dict[int, Tensor]:
+    def after(self, density: EntryDensity, known: Conditions) -> EntryDensity:
+        def chances(u: Tensor) -> dict[int, Tensor]:
             zero, end = torch.zeros_like(u), torch.full_like(u, math.inf)
             none = torch.full_like(u, -math.inf)
             return {
-                1: density.log_mass(u, zero, end, *rest),
-                0: density.log(u, zero, *rest) if density.atom else none,
-                -1: density.log_mass(u, -end, zero, *rest),
+                1: density.log_mass(u, zero, end),
+                0: density.log(u, zero) if density.atom else none,
+                -1: density.log_mass(u, -end, zero),
             }
 
-        def log(u: Tensor, o: Tensor, *rest: Tensor) -> Tensor:
+        def log(u: Tensor, o: Tensor) -> Tensor:
             value = torch.full_like(u + o, -math.inf)
-            for sign, chance in chances(u, rest).items():
+            for sign, chance in chances(u).items():
                 value = torch.where(o == sign, chance, value)
             return value
 
-        def log_mass(u: Tensor, low: Tensor, high: Tensor, *rest: Tensor) -> Tensor:
+        def log_mass(u: Tensor, low: Tensor, high: Tensor) -> Tensor:
             inside = [
-                torch.where((low < sign) & (high > sign), chance, -math.inf)
-                for sign, chance in chances(u, rest).items()
+                torch.where((low < sign) & (high > sign), chance, -math.inf) for sign, chance in chances(u).items()
             ]
             return torch.logsumexp(torch.stack(inside), 0)
 
-        return EntryDensity(log, log_mass, density.others, atom=density.atom, lattice=True)
+        return EntryDensity(log, log_mass, atom=density.atom, lattice=True)

@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from leakgauge import guards
-from leakgauge.defenses.update.base import EntryDensity, UpdatePart
+from leakgauge.defenses.update.base import Conditions, EntryDensity, UpdatePart
 from leakgauge.defenses.update.promises import Sensitivity
 from leakgauge.errors import DomainError, ModelError, nearest
 from leakgauge.expr import register
@@ -90,8 +90,8 @@ class Soteria(UpdatePart):
                 raise ModelError(
                     f"{self!r} needs the layer's input", where="soteria", remedy="release through observe()"
                 )
-            kept = self.kept(context.representation(self.layer), self.slopes(context))
-            mask[self.weight] = kept.to(update[self.weight]).unsqueeze(0)
+            survives = self.kept(context.representation(self.layer), self.slopes(context))
+            mask[self.weight] = survives.to(update[self.weight]).unsqueeze(0)
         return Release(trees.mapped(torch.mul, update, mask), {"mask": mask})
 
     def kept(self, representation: Tensor, slopes: Tensor) -> Tensor:
@@ -121,22 +121,22 @@ class Soteria(UpdatePart):
             return update
         return update.mapped(masked, known["mask"]) if "mask" in known else None
 
-    def after(self, density: EntryDensity, known: Known) -> EntryDensity | None:
+    def after(self, density: EntryDensity, known: Conditions) -> EntryDensity | None:
         """Given its mask, a pruned column is zero for sure and the others are what they were."""
         if self.p == 0:
             return density
         if "mask" not in known:
             return None
-        own = len(density.others)
+        survives = known["mask"] > 0
 
-        def log(u: Tensor, o: Tensor, *rest: Tensor) -> Tensor:
-            return torch.where(rest[own] > 0, density.log(u, o, *rest[:own]), torch.where(o == 0, 0.0, -math.inf))
+        def log(u: Tensor, o: Tensor) -> Tensor:
+            return torch.where(survives, density.log(u, o), torch.where(o == 0, 0.0, -math.inf))
 
-        def log_mass(u: Tensor, low: Tensor, high: Tensor, *rest: Tensor) -> Tensor:
+        def log_mass(u: Tensor, low: Tensor, high: Tensor) -> Tensor:
             pruned = torch.where((low < 0) & (high > 0), 0.0, -math.inf)
-            return torch.where(rest[own] > 0, density.log_mass(u, low, high, *rest[:own]), pruned)
+            return torch.where(survives, density.log_mass(u, low, high), pruned)
 
-        return EntryDensity(log, log_mass, (*density.others, known["mask"]), atom=True)
+        return EntryDensity(log, log_mass, atom=True, lattice=density.lattice)
 
     @classmethod
     def neutral(cls) -> Self:
@@ -194,8 +194,8 @@ def _pushed(fn: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
 
 def _pulled(pull: Pull, values: Tensor) -> Tensor:
     """A block of features per batched vjp."""
-    found = []
+    norms = []
     for block in torch.eye(values.shape[1], dtype=values.dtype, device=values.device).split(_TOGETHER):
         (slopes,) = torch.func.vmap(pull)(block.unsqueeze(1).expand(-1, *values.shape))
-        found.append(slopes.flatten(2).norm(dim=2))
-    return torch.cat(found).T.detach()
+        norms.append(slopes.flatten(2).norm(dim=2))
+    return torch.cat(norms).T.detach()

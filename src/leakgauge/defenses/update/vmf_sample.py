@@ -46,9 +46,9 @@ def sample_gaps(dim: int, kappa: float, size: int, rng: np.random.Generator) -> 
         gap = 2 * b * z / (1 - (1 - b) * z)
         # (1 − x₀W)/(1 − x₀²) = 1 + x₀ (x₀ − W)/(1 − x₀²), and W − x₀ = gap0 − gap
         log_ratio = k * (gap0 - gap) + (p - 1) * np.log1p(x0 * (gap - gap0) / (gap0 * (1 + x0)))
-        kept = gap[np.log1p(-rng.random(z.size)) <= log_ratio][: n - filled]
-        gaps[filled : filled + kept.size] = kept
-        filled += kept.size
+        accepted = gap[np.log1p(-rng.random(z.size)) <= log_ratio][: n - filled]
+        gaps[filled : filled + accepted.size] = accepted
+        filled += accepted.size
     return gaps
 
 

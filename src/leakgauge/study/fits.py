@@ -1,0 +1,188 @@
+"""Whether the values of a study fit together: small checks, each of which yields problems.
+
+They examine what a draft could build (a model without memory, none of the user's code), or a study in the making.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from leakgauge import metrics
+from leakgauge.adversary import Attack, models_defense
+from leakgauge.defenses.protection import Protection
+from leakgauge.errors import nearest
+from leakgauge.expr import PATH
+from leakgauge.metrics.sign_flips import least_p
+from leakgauge.study.attempts import Attempt, attempt, problems_of
+from leakgauge.study.clients import encodes
+from leakgauge.study.kinds import kinds
+from leakgauge.study.sections import Attacks, Problem, Spec
+from leakgauge.task import Task
+from leakgauge.types import Domain, Tree, matching
+
+Problems = Iterator[Problem]
+
+
+@dataclass(frozen=True)
+class Values:
+    """What a study is about, as far as it is built; None where that would have needed the user's code."""
+
+    spec: Spec
+    file: str
+    domain: Domain | None
+    params: Tree | None
+    """Of the client without a defense."""
+    under: Callable[[Protection], Task] | None
+    """The client under a defense."""
+    defenses: Mapping[str, Protection | None]
+    adversaries: Mapping[str, tuple[Attack | None, ...]]
+    faulty_adversaries: bool = False
+    """Some adversary could not be read: nothing is said about which kinds there are."""
+
+    def addresses(self, protection: Protection) -> list[str]:
+        """What is hidden or random under a defense: of the recipe and of the defense, or only of the latter."""
+        task = None if self.under is None else attempt(partial(self.under, protection)).value
+        return list(protection.nuisances if task is None else task.nuisances)
+
+    def problem(self, key: str, what: str, remedy: str) -> Problem:
+        return Problem(self.file, key, what, remedy)
+
+
+def problems_of_values(values: Values) -> list[Problem]:
+    """Everything that does not fit together."""
+    return [problem for check in VALUE_CHECKS for problem in check(values)]
+
+
+def check_defenses(values: Values) -> Problems:
+    """Whether each can do its work here: encode so few records, change such a model, find its layer."""
+    if not values.defenses:
+        yield values.problem("defenses", "there is none", f"add one, for instance name = {EXAMPLES['defenses']!r}")
+    for name, protection in values.defenses.items():
+        if protection is None:
+            continue
+        key, domain = f"defenses.{name}", values.domain
+        for part in () if domain is None else protection.input:
+            assert domain is not None
+            yield from problems_of(attempt(partial(encodes, part, domain, values.spec)), values.file, key)
+        if values.under is not None:
+            yield from problems_of(attempt(partial(values.under, protection)), values.file, key)
+
+
+EXAMPLES = {"defenses": "clip(norm=1.0) | gaussian(std=0.1)", "adversaries": "inverting_gradients()"}
+
+
+def check_adversaries(values: Values) -> Problems:
+    if not values.adversaries:
+        example = EXAMPLES["adversaries"]
+        yield values.problem("adversaries", "there is none", f"add one, for instance name = {example!r}")
+    for name, settings in values.adversaries.items():
+        key = f"adversaries.{name}"
+        if not settings:
+            yield values.problem(key, "there is no setting in the list", "give one, or several to be tuned")
+        for attack in settings:
+            fits = getattr(attack, "fits", None)
+            if fits is not None and values.params is not None:
+                yield from problems_of(attempt(partial(fits, values.params)), values.file, key)
+
+
+_ARTICLES: dict[Attacks, str] = {"generic": "a", "adaptive": "an"}
+
+
+def check_left_out(values: Values) -> Problems:
+    modelled = [[None if a is None else models_defense(a) for a in s] for s in values.adversaries.values()]
+    listed = set() if values.faulty_adversaries else kinds(modelled)
+    for i, kind in enumerate(values.spec.leave_out):
+        if kind in listed:
+            what = f"adversaries lists {_ARTICLES[kind]} {kind} one"
+            yield values.problem(f"leave_out.{i}", what, f"take it, or {kind!r} here, out")
+
+
+def check_grants(values: Values) -> Problems:
+    """What is granted must be there to grant, by an address that means one thing.
+
+    Nothing is missed where a defense could not be read: it may have anything.
+    """
+    read = [values.addresses(protection) for protection in values.defenses.values() if protection is not None]
+    here = {address for addresses in read for address in addresses}
+    names = here | {address.rpartition(".")[2] for address in here}
+    for i, grant in enumerate(values.spec.threat.grants):
+        key = f"threat.grants.{i}"
+        if not matching(grant, here) and len(read) == len(values.defenses):
+            remedy = nearest(grant, names) if here else "take it out: there is nothing to grant"
+            yield values.problem(key, f"no defense of this spec has a nuisance {grant!r}", remedy)
+        for meant in (matching(grant, addresses) for addresses in read):
+            if len(meant) > 1:
+                yield values.problem(key, f"{grant!r} may mean {' or '.join(meant)}", f"say {meant[0]!r}")
+
+
+def check_rounds(values: Values) -> Problems:
+    task, bound = values.spec.task, values.spec.bound
+    if bound.rounds is not None and bound.rounds < task.rounds:
+        what = f"a bound over {bound.rounds} rounds, the adversary sees {task.rounds}"
+        yield values.problem("bound.rounds", what, f"say at least {task.rounds}, or leave it out")
+
+
+def check_clients(values: Values) -> Problems:
+    task = values.spec.task
+    if task.client_records is not None and task.client_records % task.recipe.batch:
+        batch = task.recipe.batch
+        what = f"{task.client_records} records do not make whole updates of {batch}"
+        yield values.problem("task.client_records", what, f"give a multiple of {batch}")
+
+
+def check_thresholds(values: Values) -> Problems:
+    """Thresholds that a metric can reach, of metrics that fit the records; of one's own only the run can tell."""
+    key, asked, domain = "verdict.recognisable", values.spec.verdict.recognisable, values.domain
+    if any(PATH.search(name) for name in asked):
+        return
+    meanings = attempt(lambda: {name: metrics.named(name).meaning for name in asked})
+    yield from problems_of(meanings, values.file, key)
+    if not meanings.faults and domain is not None:
+        yield from _without_place(attempt(lambda: metrics.of(domain, asked)), values.file, key)
+    for name, meaning in (meanings.value or {}).items():
+        if meaning.best is not None and asked[name] > meaning.best:
+            what = f"must be at most {meaning.best:g}, got {asked[name]:g}"
+            yield values.problem(f"{key}.{name}", what, "lower it")
+
+
+def _without_place(tried: Attempt[Any], file: str, key: str) -> Problems:
+    for fault in tried.faults:
+        yield Problem(file, key, fault.what, fault.remedy or "see `leakgauge list metric`")
+
+
+def check_verdict(values: Values) -> Problems:
+    rules, task = values.spec.verdict, values.spec.task
+    encoding = sum(p is not None and bool(p.input) for p in values.defenses.values())  # scored too: one more comparison
+    tests = max(1, len(values.defenses) + encoding) * len(set(values.spec.checkpoints.train_steps))
+    least = least_p(min(task.records, 10**6)) * 2 * tests
+    if least > rules.significance:
+        what = (
+            f"{task.records} updates cannot reach {rules.significance:g}: the smallest p-value is "
+            f"{min(least, 1):.2g}, corrected for {tests} comparison{'s' * (tests > 1)}"
+        )
+        yield values.problem("verdict.significance", what, _reachable(rules.significance, tests))
+
+
+def _reachable(level: float, tests: int) -> str:
+    enough = next((n for n in range(1, 18) if least_p(n) * 2 * tests <= level), None)
+    lowest = least_p(10**6) * 2 * tests
+    return (
+        f"take at least records = {enough} (in Python updates={enough})"
+        if enough
+        else f"say at least significance = {lowest:.2g}"
+    )
+
+
+VALUE_CHECKS: tuple[Callable[[Values], Problems], ...] = (
+    check_defenses,
+    check_adversaries,
+    check_left_out,
+    check_grants,
+    check_rounds,
+    check_clients,
+    check_thresholds,
+    check_verdict,
+)
