@@ -1,6 +1,7 @@
 """The adversary: likelihoods, labels, gradient paths, the batched solver."""
 
 from leakgauge.adversary.adversary import Adversary, Reconstruction
+from leakgauge.adversary.labels import labels_of
 from leakgauge.adversary.likelihoods import (
     L1,
     L2,
@@ -65,6 +66,7 @@ __all__ = [
     "forgiving",
     "l1",
     "l2",
+    "labels_of",
     "lbfgs",
     "marginal",
     "models_defense",

@@ -77,7 +77,7 @@ def rule(function: Rule) -> Rule:
 def treatments(case: Case) -> tuple[Treatment, ...]:
     """What is done about every nuisance of the task that is not granted, and which ones are."""
     return tuple(
-        next(answer for asked in RULES if (answer := asked(case, address, nuisance)) is not None)
+        next((answer for asked in RULES if (answer := asked(case, address, nuisance)) is not None), _otherwise(address))
         for address, nuisance in case.task.nuisances.items()
     )
 
@@ -153,8 +153,8 @@ def encodings(case: Case, address: str, nuisance: Nuisance) -> Treatment | None:
     return Treatment(address, "assumed", "hidden; the encoding is reconstructed, and taken for the record")
 
 
-@rule
-def otherwise(case: Case, address: str, nuisance: Nuisance) -> Treatment:
+def _otherwise(address: str) -> Treatment:
+    """What no rule knows, one of another package included."""
     return Treatment(address, "assumed", "hidden; the update is matched as if this part had changed nothing")
 
 

@@ -1,5 +1,6 @@
 """Published attacks, each a composition, and ``adaptive()``, which builds the adversary of a defense."""
 
+from leakgauge.attacks.adapting import Hint, hints
 from leakgauge.attacks.adaptive import Adaptive
 from leakgauge.attacks.analytic import Analytic
 from leakgauge.attacks.bayes import bayes
@@ -13,11 +14,13 @@ __all__ = [
     "Adaptive",
     "Analytic",
     "DropLayer",
+    "Hint",
     "adaptive",
     "analytic",
     "bayes",
     "dlg",
     "drop_layer",
+    "hints",
     "idlg",
     "inverting_gradients",
 ]

@@ -125,7 +125,7 @@ class Adaptive(Part):
         adversary = self.adversary(task.protection, images=_smooth(task), dropout=_drops(task))
         exact = _is_exact(task, task.recipe.batch)
         listed = adversary.treatments(task, threat)
-        changed = list(self._of_model(task, exact))
+        changed = [*self._of_model(task, exact), *_of_scales(task)]
         for label, part in task.protection.stage("input").items():
             decoder = decoder_of(part)  # type: ignore[arg-type]
             changed += decoder.treat(part, label, knows) if decoder else ()
@@ -277,6 +277,15 @@ def _smooth(task: Task) -> bool:
 
 def _drops(task: Task) -> bool:
     return "recipe.dropout" in task.nuisances
+
+
+def _of_scales(task: Task) -> list[Treatment]:
+    """The nuisances of parts that only scale the update, where nothing else acts on it."""
+    parts = task.protection.chain.labelled
+    if not all(hint_of(part).scales for part in parts.values()):
+        return []
+    addresses = [f"{label}.{nuisance.name}" for label, part in parts.items() for nuisance in part.nuisances]
+    return [Treatment(a, "cancelled", "hidden; cancelled, since directions alone are matched") for a in addresses]
 
 
 def _lengths_tell(adversary: Adversary, protection: Protection) -> bool:

@@ -1,4 +1,4 @@
-"""The audit: from a study to evidence. ``leakgauge.audit(study)`` runs one.
+"""The audit: from a study to evidence. ``leakgauge.audit(study)`` runs one; see ``help(leakgauge.audit.audit)``.
 
 Its parts are imported when they are first used: reading a result needs no torch.
 """

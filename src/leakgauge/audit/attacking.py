@@ -11,7 +11,8 @@ from torch import Tensor
 from leakgauge.adversary import Attack, Reconstruction, nulls
 from leakgauge.audit.cells import Arm
 from leakgauge.client import LABELS
-from leakgauge.errors import AssumptionWarning
+from leakgauge.errors import AssumptionWarning, ObservationError
+from leakgauge.expr import described
 from leakgauge.observation import Observation, observe
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task
@@ -48,12 +49,30 @@ def attacked(
     attack = searching(attack, threat)
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always", AssumptionWarning)
-        reconstruction = attack(task, observations, seed=seed, progress=progress)
+        reconstruction = _checked(attack(task, observations, seed=seed, progress=progress), attack, task, observations)
     for one in raised:
         if not issubclass(one.category, AssumptionWarning):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     assumptions = {str(one.message) for one in raised if issubclass(one.category, AssumptionWarning)}
     return reconstruction, sorted(assumptions)
+
+
+def _checked(answer: object, attack: Attack, task: Task, observations: Sequence[Observation]) -> Reconstruction:
+    """What an attack returned, if it is one guess per update in the shape of the records."""
+    if not isinstance(answer, Reconstruction):
+        raise ObservationError(
+            f"returned a {type(answer).__name__}",
+            where=described(attack),
+            remedy="return a leakgauge.Reconstruction(inputs, labels, log_posterior)",
+        )
+    wanted = (len(observations), task.recipe.batch, *task.domain.shape)
+    if tuple(answer.inputs.shape) != wanted:
+        raise ObservationError(
+            f"returned inputs of shape {tuple(answer.inputs.shape)}",
+            where=described(attack),
+            remedy=f"give {wanted}: updates, records of a batch, the shape of a record",
+        )
+    return answer
 
 
 def searching(attack: Attack, threat: Threat) -> Attack:

@@ -43,10 +43,12 @@ from leakgauge.defenses.update import (
     topk,
     vmf,
 )
+from leakgauge.laws import Bernoulli, Normal, Uniform
 from leakgauge.types import Nuisance, Release
 
 __all__ = [
     "AutomaticTransformation",
+    "Bernoulli",
     "Chain",
     "Clip",
     "Conditions",
@@ -65,6 +67,7 @@ __all__ = [
     "MixUp",
     "ModelPart",
     "NoiseLaw",
+    "Normal",
     "Nuisance",
     "Precode",
     "Protection",
@@ -77,6 +80,7 @@ __all__ = [
     "Soteria",
     "TopK",
     "TrainingPart",
+    "Uniform",
     "Unit",
     "UpdatePart",
     "VonMisesFisher",

@@ -135,9 +135,32 @@ def protection(how: Any) -> Protection:
     if isinstance(how, Protection):
         return how
     if isinstance(how, UpdatePart):
+        for part in parts_of(how):
+            _check_form(part)
         return Protection(update=how)
     stage = getattr(how, "stage", None)
     if stage in STAGES[:3] and not isinstance(how, type):
+        _check_form(how)
         stages: Mapping[str, Any] = {stage: (how,)}
         return Protection(**stages)
-    raise ExpressionError(f"{how!r} is not a defense", where="defense", remedy="see `leakgauge list defense`")
+    uncalled = isinstance(how, type) and stage in STAGES
+    remedy = f"call it: {how.__name__}(…)" if uncalled else "see `leakgauge list defense`"
+    raise ExpressionError(f"{how!r} is not a defense", where="defense", remedy=remedy)
+
+
+def _check_form(part: Any) -> None:
+    """A part is a value with a textual form, and declares what it hides as nuisances."""
+    name, form = type(part).__name__, getattr(part, "__dataclass_params__", None)
+    if form is None or not form.frozen:
+        raise ExpressionError(
+            f"the class {name} is no frozen dataclass, so its settings cannot be printed and compared",
+            where="defense",
+            remedy=f"write @dataclass(frozen=True) above class {name}",
+        )
+    for nuisance in part.nuisances:
+        if not isinstance(nuisance, Nuisance):
+            raise ExpressionError(
+                f"the nuisances of {name} hold {nuisance!r}",
+                where="defense",
+                remedy='declare each as Nuisance("name", per="entry")',
+            )

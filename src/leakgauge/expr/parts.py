@@ -23,6 +23,10 @@ class Part:
     version: ClassVar[int] = 1
     expression_name: ClassVar[str] = ""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # in its own dict: @dataclass leaves it alone
+
     def __repr__(self) -> str:
         settings = [
             f"{f.name}={format_value(getattr(self, f.name))}"

@@ -161,7 +161,7 @@ def check_verdict(values: Values) -> Problems:
     if least > rules.significance:
         what = (
             f"{task.records} updates cannot reach {rules.significance:g}: the smallest p-value is "
-            f"{min(least, 1):.2g}, corrected for {tests} comparisons"
+            f"{min(least, 1):.2g}, corrected for {tests} comparison{'s' * (tests > 1)}"
         )
         yield values.problem("verdict.significance", what, _reachable(rules.significance, tests))
 
@@ -169,7 +169,11 @@ def check_verdict(values: Values) -> Problems:
 def _reachable(level: float, tests: int) -> str:
     enough = next((n for n in range(1, 18) if least_p(n) * 2 * tests <= level), None)
     lowest = least_p(10**6) * 2 * tests
-    return f"take at least records = {enough}" if enough else f"say at least significance = {lowest:.2g}"
+    return (
+        f"take at least records = {enough} (in Python updates={enough})"
+        if enough
+        else f"say at least significance = {lowest:.2g}"
+    )
 
 
 VALUE_CHECKS: tuple[Callable[[Values], Problems], ...] = (

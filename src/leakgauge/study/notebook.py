@@ -26,7 +26,7 @@ from leakgauge.types import Domain, Records, Threat
 
 Private = Records | Dataset | tuple[Any, Any]
 """Records as they are at hand: ``(inputs, labels)`` as tensors or arrays, Records, or a data set with two splits."""
-Defenses = Mapping[str, Any] | Protection | str
+Defenses = Mapping[str, Any] | Sequence[Any] | Protection | str
 Adversaries = Mapping[str, Any]
 WHERE = "Study"
 MEMORY = "records in memory"
@@ -185,6 +185,8 @@ def _updates(updates: int | None, work: Work, dataset: Dataset | None, recipe: R
 def _named_defenses(defenses: Defenses | None) -> Mapping[str, Any]:
     if defenses is None:
         return {"none": Protection()}
+    if isinstance(defenses, list | tuple):  # each under its own text
+        return {repr(how) if not isinstance(how, str) else how: how for how in defenses}
     return defenses if isinstance(defenses, Mapping) else {"defense": defenses}
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from leakgauge.audit.judge.arms import Arms, Encodings
 from leakgauge.audit.judge.verdict import Finding, Rules, Verdict, find, judge, verdicts
@@ -139,3 +140,26 @@ def test_an_encoding_counts_as_a_comparison_of_its_own() -> None:
     both = verdicts({"d": arms(0.05)}, {"d": arms(0.8)}, RULES, {"d": Encodings(arms(seed=7), True)})["d"]
     assert alone.p is not None
     assert both.p == pytest.approx(2 * alone.p)
+
+
+def two_adversaries(seed: int) -> Arms:
+    """Nothing leaks: one adversary always answers with the prior's mode, which the noise of another beats once."""
+    generator = np.random.default_rng(seed)
+    mode = np.where(np.arange(N) == 0, 0.0, 0.2)
+    noisy = {arm: {"ssim": generator.normal(0.02, 0.02, N)} for arm in ("real", "another", "noise")}
+    scores = {arm: {"still": {"ssim": mode}, "noisy": noisy[arm]} for arm in noisy}
+    cross = {"still": {"ssim": np.tile(mode, (N, 1))}, "noisy": {"ssim": generator.normal(0.02, 0.02, (N, N))}}
+    return Arms(scores, cross, np.ones((N, N), dtype=bool), {"ssim": np.full(N, 0.3)})
+
+
+def test_an_adversary_that_never_moves_makes_no_alarm_of_another() -> None:
+    audits = 300
+    p = [find(two_adversaries(seed), RULES).single for seed in range(audits)]
+    assert min(p) > 1e-5  # if nothing leaks, 300 valid p-values go below that once in 300 such tests
+    assert sum(one <= 0.05 for one in p) <= stats.binom.isf(1e-4, audits, 0.05)
+
+
+def test_of_equal_scores_the_one_that_is_nearer_by_the_other_metric_wins() -> None:
+    scores = {"real": {"near": {"ssim": [1.0], "psnr": [150.0]}, "rough": {"ssim": [1.0], "psnr": [40.0]}}}
+    both = Arms(scores, {}, np.ones((1, 1), dtype=bool), {})  # type: ignore[arg-type]
+    assert both.winner("real", "ssim", 0) == "near"

@@ -45,9 +45,10 @@ class Arms:
         return self.prior[metric] if arm == "prior" else best_of([by[metric] for by in self.scores[arm].values()])
 
     def winner(self, arm: str, metric: str, record: int) -> str:
-        """The adversary with the best score of a record."""
+        """The adversary with the best score of a record; of equal ones, that with the best by the other metrics."""
         by = self.scores[arm]
-        return max(by, key=lambda adversary: (by[adversary][metric][record], adversary))
+        ranks = {name: (float(s[metric][record]), *(float(s[m][record]) for m in s), name) for name, s in by.items()}
+        return max(ranks, key=lambda name: ranks[name])
 
     def null(self, metric: str) -> Scores:
         """The best of the three nulls: what a reconstruction must exceed to count as one."""
@@ -58,8 +59,15 @@ class Arms:
         return best_of([by[metric] for by in self.cross.values()])
 
     def exposure(self, metric: str) -> Scores:
-        """The chance that an unrelated update reaches this record's score, ``[n]``."""
-        return alone(self.best("real", metric), self.unrelated(metric), self.alike)
+        """The chance that an unrelated update reaches this record's score, ``[n]``.
+
+        Each adversary against its own null scores, corrected for their number: the best of several scores is far from
+        normal where one adversary hardly moves and another sometimes exceeds it.
+        """
+        real, by = self.scores["real"], self.cross
+        each = [alone(best_of([real[a][metric]]), best_of([by[a][metric]]), self.alike) for a in self.adversaries]
+        corrected: Scores = np.minimum(1.0, len(each) * np.minimum.reduce([np.nan_to_num(p, nan=1.0) for p in each]))
+        return corrected
 
     def recognised(self, metric: str, threshold: float) -> int:
         """How many records reach a threshold and beat every null."""

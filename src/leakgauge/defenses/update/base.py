@@ -107,9 +107,12 @@ class UpdatePart(Part):
         raise NotImplementedError
 
     def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
-        raise NoDensityError(
-            f"{self!r} alone has no density", remedy="let the chain contain noise, or attack with a matching loss"
-        )
+        density = self.entry_density()
+        if density is None:
+            raise NoDensityError(
+                f"{self!r} alone has no density", remedy="let the chain contain noise, or attack with a matching loss"
+            )
+        return density(observed, update)
 
     def visible(self, observed: Tree) -> dict[str, Tree]:
         """The nuisances that anybody can read off what this part let out, when nothing covers it up."""

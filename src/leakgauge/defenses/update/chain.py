@@ -65,7 +65,7 @@ class Chain(UpdatePart):
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         observed, drawn = dict(update), {}
         for label, part in self.labelled.items():
-            out = part.release(observed, context, generator=generator)
+            out = _checked(part, part.release(observed, context, generator=generator))
             observed = out.observed
             drawn.update({f"{label}.{name}": value for name, value in out.drawn.items()})
         return Release(observed, drawn)
@@ -136,7 +136,9 @@ class Chain(UpdatePart):
         maps_follow = any(
             not part.nuisances and not isinstance(part, Identity) for part in self.parts[place + 1 : noise]
         )
-        return density is not None and not maps_follow and self.parts[place].before(density) is not None
+        in_the_way = any(not part.nuisances and not _is_map(part) for part in self.parts[:place])
+        summed = density is not None and self.parts[place].before(density) is not None
+        return summed and not maps_follow and not in_the_way
 
     def noise_at(self) -> int:
         """The place of the noise; an error if there is none, or more than one."""
@@ -161,7 +163,7 @@ class Chain(UpdatePart):
             else:
                 raise NoDensityError(
                     f"part {i + 1}, {part!r}, acts after the hidden choice of {hidden[-1]!r}",
-                    remedy=f"put {hidden[-1]!r} right before the noise, or grant its {hidden[-1].nuisances[0].name}",
+                    remedy=f"put {hidden[-1]!r} right before the noise, or {_granted(hidden[-1])}",
                 )
         return update, hidden
 
@@ -175,9 +177,10 @@ class Chain(UpdatePart):
         for part in hidden:
             wrapped = part.before(density)
             if wrapped is None:
+                hides = f"the {part.nuisances[0].name}" if part.nuisances else "the effect"
                 raise NoDensityError(
-                    f"the {part.nuisances[0].name} of {part!r} is hidden by the noise after it",
-                    remedy=f"grant its {part.nuisances[0].name}, or put {part!r} after the noise",
+                    f"{hides} of {part!r} is hidden by the noise after it",
+                    remedy=f"{_granted(part)}, or put {part!r} after the noise",
                 )
             density = wrapped
         for i, part in enumerate(self.parts[noise + 1 :], noise + 1):
@@ -189,6 +192,41 @@ class Chain(UpdatePart):
                 )
             density = wrapped
         return density
+
+
+def _granted(part: UpdatePart) -> str:
+    """What opens a part whose choice is in the way of a density."""
+    return f"grant its {part.nuisances[0].name}" if part.nuisances else "give it an `apply`"
+
+
+def _is_map(part: UpdatePart) -> bool:
+    return type(part).apply is not UpdatePart.apply
+
+
+def _checked(part: UpdatePart, out: object) -> Release:
+    """What a part let out, if it is a release and holds the nuisances that the part declares."""
+    if not isinstance(out, Release):
+        raise DomainError(
+            f"released a {type(out).__name__}",
+            where=repr(part),
+            remedy="return Release(observed, drawn) from `release`",
+        )
+    declared, drawn = {n.name for n in part.nuisances}, set(out.drawn)
+    if undeclared := drawn - declared:
+        name = min(undeclared)
+        raise DomainError(
+            f"drew {name!r}, which it does not declare",
+            where=repr(part),
+            remedy=f'add Nuisance("{name}", per=…) to its `nuisances`',
+        )
+    if missing := declared - drawn:
+        name = min(missing)
+        raise DomainError(
+            f"declares the nuisance {name!r} but did not draw it",
+            where=repr(part),
+            remedy=f'return Release(observed, {{"{name}": …}}), so that it can be granted',
+        )
+    return out
 
 
 def is_noise(part: UpdatePart) -> bool:
