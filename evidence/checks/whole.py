@@ -160,17 +160,15 @@ def _parse_once(spec: str) -> Measurement:
         before = sum(texts.values())
         audit(study, Path(folder) / "run")
         after = sum(texts.values()) - before
-    listed = {repr(how) for how in study.defenses.values()}
-    own = {key: count for key, count in tasks.items() if key[0] in listed}
     return Measurement(
         {
             "expressions": Number(len(texts), at_least(1)),
             "most times that one was parsed": Number(max(texts.values()), exactly(1)),
             "parsed after the study was made": Number(after, exactly(0)),
-            "tasks of the spec's defenses, by defense and weights": Number(len(own), at_least(len(listed))),
-            "most times that one was built": Number(max(own.values()), exactly(1)),
+            "tasks, by defense and weights": Number(len(tasks), at_least(len(study.defenses))),
+            "most times that one was built": Number(max(tasks.values()), exactly(1)),
         },
-        detail="one process; bounds that look for enough noise build tasks of other defenses, which do not count here",
+        detail="one process, the demo's own spec",
         table=[{"expression": text, "parsed": count} for text, count in sorted(texts.items())],
     )
 

@@ -222,7 +222,8 @@ class _Run:
         def evaluate(raw: Tree, which: Tensor) -> Value:
             sharing = Sharing(tuple(torch.bincount(row_of[which], minlength=len(rows)).tolist()))
             values = unknowns.decode(raw)
-            terms, candidate = [], self._candidate(values, None if labels is None else labels[which])
+            candidate = self._candidate(values, None if labels is None else labels[which])
+            terms, log_prior = [], spread(prior, which)(candidate) + unknowns.log_prior(values)
             for r, (path, visible) in enumerate(zip(paths, rounds, strict=True)):
                 nuisances = {
                     **self._placeholders(len(which)),
@@ -231,7 +232,6 @@ class _Run:
                 }
                 update = path.updates(replace(candidate, nuisances=nuisances), sharing)
                 terms.append(self.likelihood(update, visible.observed, visible.known, self.task.protection))
-            log_prior = spread(prior, which)(candidate) + unknowns.log_prior(values)
             return Value(torch.stack(terms).sum(0), log_prior)
 
         problem = Problem(

@@ -180,7 +180,7 @@ def _fits(pilot: Sample, sample: Sample, failure_rate: float) -> float:
     counted, expected = _merged(counted, expected)
     statistic = float(((counted - expected).square() / expected).sum())
     p = float(stats.chi2.sf(statistic, len(counted) - 1)) if len(counted) > 1 else 1.0
-    if p < failure_rate:
+    if not p >= failure_rate:  # NaN too
         worst = int(((counted - expected).square() / expected).argmax())
         raise AssertionError(
             f"{sample}: {size} draws do not follow the density (chi-square {statistic:.1f} in "

@@ -10,7 +10,7 @@ import torch
 from scipy import integrate, stats
 
 from leakgauge.adversary import cosine, forgiving, through
-from leakgauge.defenses import gaussian, laplace, quantise, sign
+from leakgauge.defenses import gaussian, laplace, quantise, random_prune, sign
 from leakgauge.defenses.update.quantise import _forgiving
 from leakgauge.errors import DomainError, NoDensityError
 from leakgauge.expr import parse
@@ -103,6 +103,19 @@ def test_after_noise_the_two_weights_are_integrated_against_it(noise: gaussian, 
     (slope,) = torch.autograd.grad(value.sum(), far)
     assert value.isfinite()
     assert float(slope) > 1
+
+
+def test_a_hidden_mask_before_a_rounding_is_a_mixture_of_its_two_chances() -> None:
+    """``(1 − p) P(o | u) + p P(o | 0)``, zero where both are, never NaN; and the slope is finite everywhere."""
+    part = random_prune(p=0.4) | quantise(levels=2)
+    levels = torch.tensor([[-2.0], [-1.0], [0.0], [1.0], [2.0]], dtype=torch.float64)
+    u = torch.full_like(levels, 1.25).requires_grad_()
+    known = {"quantise.step": {"w": torch.ones_like(levels)}}
+    value = part.log_density(Stack({"w": levels}), Batch.of({"w": u}), known=known)
+    wanted = torch.tensor([0.0, 0.0, 0.4, 0.6 * 0.75, 0.6 * 0.25], dtype=torch.float64)
+    torch.testing.assert_close(value.exp(), wanted, rtol=1e-12, atol=0)
+    (slope,) = torch.autograd.grad(value[2:].sum(), u)
+    torch.testing.assert_close(slope[:, 0], torch.tensor([0, 0, 0, -1 / 0.75, 1 / 0.25], dtype=torch.float64))
 
 
 def test_a_pruned_level_is_an_interval_of_levels() -> None:

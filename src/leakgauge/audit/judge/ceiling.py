@@ -10,7 +10,7 @@ from operator import or_
 
 from leakgauge.audit.judge.statistics import Scores
 from leakgauge.audit.judge.values import Bound, Corridor, Enough, Figure
-from leakgauge.bounds import BestGuess, bound_of_task, corridor, measured_guess
+from leakgauge.bounds import BestGuess, bound_of, bound_of_task, corridor, measured_guess
 from leakgauge.bounds import Figure as Proven
 from leakgauge.defenses import Protection, UpdatePart, parts_of
 from leakgauge.study.study import Study
@@ -64,14 +64,17 @@ class Ceilings:
 
     def _enough(self, task: Task) -> Enough | None:
         """The least noise of this kind that proves a ceiling of one half, by bisection; None where none does."""
-        update, top = task.protection.update, 1e6
+        update, top, recipe = task.protection.update, 1e6, task.recipe
         if self.guess is None or _scaled(update, top) == update:
             return None
+        sizes = {name: p.numel() for name, p in task.params.items()}  # louder noise changes none of them
 
         def proves(factor: float) -> bool:
-            louder = task.protect(replace(task.protection, update=_scaled(update, factor)))
-            ceiling = bound_of_task(louder, rounds=self.rounds, guess=self.guess).ceiling.value
-            return ceiling is not None and ceiling <= HALF
+            louder = replace(task.protection, update=_scaled(update, factor))
+            proof = bound_of(
+                louder, sizes, batch=recipe.batch, reduction=recipe.reduction, rounds=self.rounds, guess=self.guess
+            )
+            return proof.ceiling.value is not None and proof.ceiling.value <= HALF
 
         if not proves(top):
             return None
