@@ -90,7 +90,7 @@ def examine(path: Path, shots: Path | None = None, browser: Any = None) -> Seen:
 def _sorts(page: Any) -> bool:
     """Whether the score column of the records sorts both ways, by keyboard."""
     heads = page.locator("#records thead th").all_inner_texts()
-    place = next(i for i, head in enumerate(heads) if head.strip().startswith(("ssim", "psnr")))
+    place = next(i for i, head in enumerate(heads) if head.strip().startswith(("ssim", "psnr", "share of features")))
     button = page.locator("#records thead th").nth(place).locator("button")
     orders = []
     for descending in (False, True):

@@ -54,7 +54,10 @@ def ledger(study: Study, diagnosis: Diagnosis | None, checkpoints: Sequence[Chec
             "if nothing leaks, an update and that of another record with the same grants are exchangeable; corrected "
             f"for {comparisons(study)} comparisons (Holm)",
         ),
-        ("exposure of a record", "scores of unrelated updates against it are about normal, with a common spread"),
+        (
+            "exposure of a record",
+            "an adversary's scores of unrelated updates against it are about normal, with a common spread",
+        ),
         (
             "the null by the prior alone",
             f"the mean of {len(study.reference)} reference records"
