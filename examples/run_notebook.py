@@ -1,7 +1,7 @@
 """Run a notebook's cells and store what they print: ``python examples/run_notebook.py`` renews ``notebook.ipynb``.
 
-Plain Python and JSON, no kernel: cells run in one fresh module, in order. The text of a cell's last expression is stored,
-and its HTML form where it has one.
+Plain Python and JSON, no kernel: cells run in one fresh module, in order. The text of a cell's last expression is
+stored, and its HTML form where it has one.
 """
 
 from __future__ import annotations
