@@ -74,7 +74,7 @@ def changed(rate: str, noise: str, steps: int) -> Result:
         image_task().model,
         lg.data.load("fashion_mnist_sample"),
         defenses={"noisy": noise},
-        adversaries={"adaptive": lg.attacks.adaptive(steps=40)},
+        adversaries={"adaptive": lg.attacks.adaptive(steps=60)},
         recipe=lg.Recipe(shares="change", local_steps=steps),
         threat=lg.Threat(learning_rate=rate),  # type: ignore[arg-type]
         updates=6,

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from leakgauge.intervals import difference_interval, mean_interval
 from leakgauge.report import Comparison, compare, read
 from tests.report.samples import make
 
@@ -96,3 +99,23 @@ def test_a_bound_that_changed_is_shown_and_one_that_did_not_is_not(tmp_path: Pat
     assert compare(read(with_bound), read(other)).tables()["Bounds"][1] == [
         ("bounded", "0", "at most 2 %", "at most 40 %")
     ]
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_intervals_are_the_studentised_ones_for_few_records(tmp_path: Path, paired: bool) -> None:
+    """Few and skewed scores: the plain percentile interval of these would be too short."""
+    runs = [make(tmp_path / name, {"noisy": "detectable"}) for name in ("a", "b")]
+    if not paired:
+        (runs[1] / "manifest.json").write_text(json.dumps({"reported": "others"}))
+    scores = [[0.1, 0.2, 0.15, 0.1, 0.9], [0.2, 0.5, 0.2, 0.3, 0.8]]
+    for run, new in zip(runs, scores, strict=True):
+        result = json.loads((run / "result.json").read_text())
+        records = result["checkpoints"][0]["defenses"][0]["records"]
+        assert len(records) == len(new)
+        for record, score in zip(sorted(records, key=lambda one: one["record"]), new, strict=True):
+            record["score"] = score
+        (run / "result.json").write_text(json.dumps(result))
+    gains = [after - before for before, after in zip(*scores, strict=True)]
+    expected = mean_interval(gains) if paired else difference_interval(scores[1], scores[0])
+    shift = compare(*map(read, runs)).changes[0].shift
+    assert shift == pytest.approx((expected.mean, expected.low, expected.high), abs=1e-12)
