@@ -382,9 +382,12 @@ def test_a_neutral_that_is_not_is_caught_and_one_that_does_not_exist_is_said() -
 
 @dataclass(frozen=True)
 class PlainRepr(Part):
-    """Prints what no parser reads: a dataclass without repr=False."""
+    """Prints what no parser reads."""
 
     level: float = 1.0
+
+    def __repr__(self) -> str:
+        return f"PlainRepr(level={self.level})"
 
 
 @dataclass(frozen=True, repr=False)
