@@ -26,7 +26,7 @@ WITHOUT_NUMBERS = (
     *("audit", "benchmarks", "cli", "data", "doctor", "evidence", "inspect", "integrations", "papers", "report"),
     *("storage", "study", "testing", "expr"),
     *("test_budgets.py", "test_demo.py", "test_docs.py", "test_expr.py", "test_processors.py", "test_quick.py"),
-    "test_readme.py",
+    *("test_readme.py", "test_product_of_features.py", "test_grants.py", "test_notebook.py", "test_stranger.py"),
 )
 """Folders and files in tests/ that read, write and say, or compute only what other folders test: left out."""
 
