@@ -24,7 +24,7 @@ test: $(STAMP)  ## the fast tests: at most 8 minutes on two cores
 test-all: $(STAMP)  ## every test, the slow ones too
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-processors: $(STAMP)  ## the numeric tests as other processors compute: at most 12 minutes on two cores
+test-processors: $(STAMP)  ## the numeric tests as other processors compute: about a quarter of an hour
 	$(BIN)/python -m tests.processors -n 2 --dist worksteal
 
 check: $(STAMP)  ## ruff, mypy strict, import-linter
