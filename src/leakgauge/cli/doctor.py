@@ -38,7 +38,8 @@ def doctor(
     smoothing, gradient or weights, sign, learning rate, momentum, weight decay, local steps, minibatches and their
     order, normalisation and swapped names. It also reports what this update cannot distinguish.
 
-    Imports your code if the spec names it (package.module:name) and you say --own-code. Exits with 0 if the settings replay, otherwise with 4.
+    Imports your code if the spec names it (package.module:name) and you say --own-code. Exits with 0 if the settings
+    replay, otherwise with 4.
     """
     from leakgauge.doctor.diagnosis import examine
     from leakgauge.study import sound

@@ -6,7 +6,9 @@ import ast
 import re
 
 PATH = re.compile(r"(?<![\w.'\"])[A-Za-z_][\w.]*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-"""An object of the user's own, ``package.module:name``, inside an expression. None begins after a dot: every text is read in one pass."""
+"""An object of the user's own, ``package.module:name``, inside an expression.
+
+None begins after a dot, so that every text is read in one pass."""
 
 
 def hidden(text: str) -> tuple[str, dict[str, str]]:

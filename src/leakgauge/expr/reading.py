@@ -209,7 +209,9 @@ class _Reader:
         model a function, too. It is examined before it is called."""
         target = load(path, where=self.where)
         if isinstance(target, type):
-            fits = issubclass(target, parts.Part) or "__call__" in {name for cls in target.__mro__ for name in vars(cls)}
+            fits = issubclass(target, parts.Part) or "__call__" in {
+                name for cls in target.__mro__ for name in vars(cls)
+            }
         else:
             fits = "model" in self.kinds() and inspect.isfunction(target)
         if not fits:
@@ -264,7 +266,9 @@ def _plain(signature: inspect.Signature) -> str:
     )
 
 
-_LIBRARIES = frozenset({"leakgauge", "torch", "numpy", "scipy", "safetensors", "PIL", "pydantic", "typer", "rich", "jinja2"})
+_LIBRARIES = frozenset(
+    {"leakgauge", "torch", "numpy", "scipy", "safetensors", "PIL", "pydantic", "typer", "rich", "jinja2"}
+)
 """What leakgauge itself stands on: their functions open files, load programs and start others; none makes a part."""
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from leakgauge.errors import LeakgaugeError
 
-
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")
 """The name of a file that is being written."""
 
