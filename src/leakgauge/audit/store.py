@@ -129,4 +129,4 @@ class Store:
         path = self._tensors(identity)
         if not path.is_file():
             return self.redact  # a redacted run drops them on purpose
-        return digest == _digest(path.read_bytes())
+        return bool(digest == _digest(path.read_bytes()))
