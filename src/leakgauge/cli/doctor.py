@@ -42,7 +42,7 @@ def doctor(
     from leakgauge.doctor.diagnosis import examine
     from leakgauge.study import sound
 
-    read = sound(spec).spec
+    read = sound(spec, judged=False).spec
     announce(read.task.model, read.task.loss, read.task.data)
     diagnosis = examine(read, spec.parent)
     if as_json:

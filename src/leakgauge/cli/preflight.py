@@ -31,7 +31,7 @@ def preflight(
     from leakgauge.preflight import preflight as run
     from leakgauge.study import sound
 
-    draft = sound(spec)
+    draft = sound(spec, judged=False)
     announce(*draft.own_code)
     leaks = run(draft.study().task)
     if as_json:
