@@ -110,7 +110,7 @@ def _defended(case: Case, trial: Trial, tried: tuple[Trial, ...]) -> Diagnosis:
     differs = trial.differs(believed)
     status: Status = "does not replay" if not found.fits else "replays otherwise" if differs else "replays"
     alike = tuple(one.name for one in tried if one.examined.fits and one.differs(believed) == differs)
-    indistinguishable = (alike,) if len(alike) > 1 else ()
+    indistinguishable = ((alike,) if len(alike) > 1 else ()) + found.alike
     lines = of_trial(status, trial, believed, indistinguishable) + (of_trials(tried, {}) if not found.fits else ())
     return Diagnosis(
         status,

@@ -53,6 +53,8 @@ class Examined(NamedTuple):
     misfit: float
     changes: tuple[str, ...]
     """The settings in which they differ from the believed ones."""
+    alike: tuple[tuple[str, ...], ...]
+    """Changes that fit as well as the one that was chosen, the chosen one first."""
     hidden: tuple[str, ...] = ()
     """Settings that could be others without a trace."""
 
@@ -71,18 +73,27 @@ def examined(case: Case, defended: Defended) -> Examined:
     law = law_of(defended, setup)
     if law.p(defended.observed(setup)) <= LEVEL:
         setup, law = _another_reading(case, defended) or (setup, law)
+    alike: list[tuple[str, ...]] = []
     for _ in range(MOST_CHANGES):
         better = _better(case, defended, law, setup)
-        if better is None:
+        if not better:
             break
-        setup, law = better, law_of(defended, better)
+        alike += [tuple(one.text(*one.differs(setup)) for one in better)] if len(better) > 1 else []
+        setup, law = better[0], law_of(defended, better[0])
     observed = defended.observed(setup)
     size = float(observed.norm())
     off = [float((row - law.mean).norm()) / max(size, 1e-300) for row in (observed, *law.fresh)]
     p, misfit = law.p(observed), float(Blur.of(defended, setup).misfit(observed))
     changes = setup.differs(case.believed)
     return Examined(
-        setup, p, off[0], max(off[1:]), misfit, changes, _hidden(case, defended, law, setup) if p > LEVEL else ()
+        setup,
+        p,
+        off[0],
+        max(off[1:]),
+        misfit,
+        changes,
+        tuple(alike),
+        _hidden(case, defended, law, setup) if p > LEVEL else (),
     )
 
 
@@ -133,8 +144,8 @@ class Blur(NamedTuple):
         return (((rows - self.mean) / self.spread).square() + 2 * self.spread.log()).sum(-1)
 
 
-def _better(case: Case, defended: Defended, law: ReleaseLaw, setup: Setup) -> Setup | None:
-    """The change of one setting that fits much better; of those that fit alike, the plainest."""
+def _better(case: Case, defended: Defended, law: ReleaseLaw, setup: Setup) -> list[Setup]:
+    """The change of one setting that fits much better, the plainest of those that fit alike; then changes of others."""
     observed, base = defended.observed(setup), Blur.of(defended, setup)
     start = float(base.misfit(observed))
 
@@ -146,12 +157,15 @@ def _better(case: Case, defended: Defended, law: ReleaseLaw, setup: Setup) -> Se
     for name in _families(case, setup):
         rivals += _family(case, rival, setup, name, start - GAIN)
     least = min((one.misfit for one in rivals), default=math.inf)
+    alike = {one.setup.differs(setup): one for one in reversed(rivals) if one.misfit <= least + ALIKE}
     best = next((one for one in rivals if one.misfit <= least + ALIKE), None)
     if best is None:
-        return None
+        return []
     other = Blur.of(defended, best.setup)
     chance = float((base.misfit(law.fresh) - other.misfit(law.fresh)).max())
-    return best.setup if start - best.misfit > max(GAIN, 1.5 * chance) else None
+    if start - best.misfit <= max(GAIN, 1.5 * chance):
+        return []
+    return list(dict.fromkeys([best.setup, *(one.setup for one in reversed(alike.values()))]))
 
 
 def _changes(case: Case, defended: Defended, setup: Setup) -> Iterator[Setup]:
@@ -220,9 +234,9 @@ def _hidden(case: Case, defended: Defended, law: ReleaseLaw, setup: Setup) -> tu
         if name in usual and getattr(setup, name) != usual[name]:
             tried[name] = [_with(setup, name, usual[name])]
     for one in _changes(case, defended, setup):
-        name, *more = one.differs(setup)
-        if not more:
-            tried.setdefault(name, []).append(one)
+        changed = one.differs(setup)
+        if len(changed) == 1:
+            tried.setdefault(changed[0], []).append(one)
     base = float(Blur.of(defended, setup).misfit(law.fresh).mean())
 
     def traceless(other: Blur) -> bool:
