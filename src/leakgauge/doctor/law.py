@@ -73,12 +73,25 @@ class ReleaseLaw:
         return float(min(1.0, len(t) * 2 * stats.t.sf(t.max(), count - 1)))
 
     def _fixed_agree(self, observed: Tensor) -> bool:
-        fixed = ~self.varying
+        fixed = ~self.varying & ~self._counted_otherwise(observed)
         if not bool(fixed.any()):
             return True
         off, *fresh = ((row - self.mean)[fixed].norm() for row in (observed, *self.fresh))
         allowed = self.rounding * float(fixed.sum()) ** 0.5
         return bool(off <= max(allowed, 2 * float(max(fresh))))
+
+    def _counted_otherwise(self, observed: Tensor) -> Tensor:
+        """The least entry of each tensor that is zero here or there alone: people round the count of a share as they like.
+
+        One entry of a tensor, then, may be pruned by one client and not by another that does the same.
+        """
+        otherwise = ~self.varying & ((observed == 0) != (self.mean == 0))
+        sizes = torch.where(otherwise, torch.maximum(observed.abs(), self.mean.abs()), torch.inf)
+        excused = torch.zeros_like(otherwise)
+        for tensor in self.tensors[otherwise].unique():
+            inside = torch.where(self.tensors == tensor, sizes, torch.inf)
+            excused[inside.argmin()] = True
+        return excused
 
     def _statistics(self, rows: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """The statistics of updates, ``[rows, statistics]``, and the least spread that counts for each."""
