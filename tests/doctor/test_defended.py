@@ -127,11 +127,14 @@ def test_noise_of_another_size_does_not_replay() -> None:
 class Turned(UpdatePart):
     """A stranger's part that says nothing of itself: ``u ↦ −3u``, with noise on the biases alone."""
 
+    noise: float = 0.001
+
     def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
         def noise(name: str, u: Tensor) -> Tensor:
-            return 0.001 * torch.randn(u.shape, generator=generator) if name.endswith("bias") else torch.zeros_like(u)
+            drawn = torch.randn(u.shape, generator=generator).to(u)
+            return self.noise * drawn if name.endswith("bias") else torch.zeros_like(u)
 
-        return Release({name: -3 * u + noise(name, u).to(u) for name, u in update.items()})
+        return Release({name: -3 * u + noise(name, u) for name, u in update.items()})
 
 
 def test_a_part_that_says_nothing_of_itself() -> None:

@@ -12,7 +12,6 @@ import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
 from leakgauge.audit.attacking import batches
 from leakgauge.audit.cells import ARMS, AttackCell, TrainCell, TuneCell
@@ -109,8 +108,9 @@ def _measured(study: Study, ablate: bool) -> Estimate:
     timed = [probes[_pair(cell)] for cell in attacks]
     tuned = sum(len(cell.settings) for cell in planned.cells if isinstance(cell, TuneCell))
     seconds = sum(probe.seconds for probe in timed) * (1 + tuned / max(1, len(attacks)))
-    seconds += sum(_compared(cell, study) for cell in attacks if cell.arm in CROSSED)
     sizes = [cell.updates[1] - cell.updates[0] for cell in attacks]
+    crossing = {size: _crossing(study, size) for size in set(sizes)}
+    seconds += sum(crossing[size] for size, cell in zip(sizes, attacks, strict=True) if cell.arm in CROSSED)
     trainings = [cell for cell in planned.cells if isinstance(cell, TrainCell)]
     lasting = {how: _trained(cell, study) for how, cell in {repr(cell.defense): cell for cell in trainings}.items()}
     training = sum(lasting[repr(cell.defense)] for cell in trainings)
@@ -128,27 +128,14 @@ def _restarts(cell: AttackCell) -> int:
     return int(getattr(cell.settings[0], "restarts", 1))
 
 
-def _compared(cell: AttackCell, study: Study) -> float:
-    """Seconds in which the reconstructions of a cell are scored against every record, from a few of these."""
-    key = cell.updates[1] - cell.updates[0]
-    return _cross_seconds(study, key) * study.updates
-
-
-def _cross_seconds(study: Study, updates: int) -> float:
-    """Seconds in which so many reconstructions are scored against one update's records; timed once per study."""
-    known = _CROSS.setdefault(study, {})
-    if updates not in known:
-        every = batches(study.records.inputs, study.task.recipe.batch)
-        few = every[:SCORED]
-        guesses = every[:1].expand(updates, *every.shape[1:]).contiguous()
-        cross(study.metrics, guesses, few[:1])  # what is loaded once
-        begun = time.process_time()
-        cross(study.metrics, guesses, few)
-        known[updates] = (time.process_time() - begun) / len(few)
-    return known[updates]
-
-
-_CROSS: WeakKeyDictionary[Study, dict[int, float]] = WeakKeyDictionary()
+def _crossing(study: Study, updates: int) -> float:
+    """Seconds in which so many reconstructions are scored against every record, from a few of these."""
+    every = batches(study.records.inputs, study.task.recipe.batch)
+    few, guesses = every[:SCORED], every[:1].expand(updates, *every.shape[1:]).contiguous()
+    cross(study.metrics, guesses, few[:1])  # what is loaded once
+    begun = time.process_time()
+    cross(study.metrics, guesses, few)
+    return (time.process_time() - begun) * len(every) / len(few)
 
 
 def _pair(cell: AttackCell) -> str:

@@ -81,7 +81,7 @@ class ReleaseLaw:
         return bool(off <= max(allowed, 2 * float(max(fresh))))
 
     def _counted_otherwise(self, observed: Tensor) -> Tensor:
-        """The least entry of each tensor that is zero here or there alone: people round the count of a share as they like.
+        """The least entry of each tensor that is zero here or there alone: people round a share as they like.
 
         One entry of a tensor, then, may be pruned by one client and not by another that does the same.
         """
