@@ -13,7 +13,7 @@ from leakgauge.metrics import clopper_pearson
 
 @check("doctor_defended", rows="doctor-defended", cost="minutes")
 def doctor_defended(context: Context) -> Measurement:
-    """Plain PyTorch clients with noise, clipping, pruning, and both; then every set-up fault of the doctor under noise."""
+    """Plain PyTorch clients with noise, clipping, pruning, and both; then each fault of set-up under noise."""
     from tests.doctor.test_defended import LISTED, both, clipped, diagnosed, noisy, pruned
     from tests.doctor.test_doctor import FAULTS
 
@@ -44,8 +44,8 @@ def doctor_defended(context: Context) -> Measurement:
                 share, at_least(0.8), clopper_pearson(named, len(FAULTS))
             ),
         },
-        detail=f"four defenses listed, three draws each; {named} of {len(FAULTS)} faults named under noise of a tenth of "
-        "the update's length, one at a time",
+        detail=f"four defenses listed, three draws each; {named} of {len(FAULTS)} faults named under noise of a tenth "
+        "of the update's length, one at a time",
         table=table,
     )
 
