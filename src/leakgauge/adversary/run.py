@@ -263,13 +263,14 @@ class _Run:
             logits = draw(seeds, (self.group.batch, self.task.domain.classes), 4, like=self.like)
             blocks[SOFT_LABELS] = Block(logits, decode=lambda raw: raw.softmax(-1))
         for r, address in product(range(len(self.group.states)), self.searched):
-            weight, laws = self._prior_weight(address), self.task.laws(address)
+            weight, laws = self._prior_weight, self.task.laws(address)
             for name, shape in self.task.shapes(address, self.group.batch).items():
                 blocks[_block(r, address, name)] = Block.of_law(laws[name], (len(seeds), *shape), self.like, weight)
         return Unknowns(blocks)
 
-    def _prior_weight(self, address: str) -> float:
-        """Of the log prior of a nuisance beside the likelihood; that of a rate is flat, and counts as it is."""
+    @property
+    def _prior_weight(self) -> float:
+        """Of the log prior of a nuisance beside the likelihood; that of a rate is flat, whatever it weighs."""
         weight = self.adversary.hidden
         return 1.0 if weight is None else weight
 

@@ -32,7 +32,7 @@ def preflight(
     from leakgauge.preflight import preflight as run
     from leakgauge.study import sound
 
-    draft = sound(spec)
+    draft = sound(spec, judged=False)
     announce(*draft.own_code, allowed=own_code)
     leaks = run(draft.study().task)
     if as_json:

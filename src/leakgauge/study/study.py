@@ -45,6 +45,7 @@ class Assembly:
     """What a study is made of, whether it came from a spec or from a notebook.
 
     ``module`` is the model as given, with its weights; the spec says how it normalises. ``file`` is named in problems.
+    ``judged`` says whether its records must suffice for a verdict.
     """
 
     spec: Spec
@@ -55,6 +56,7 @@ class Assembly:
     recipe: Recipe
     defenses: Mapping[str, Protection]
     adversaries: Mapping[str, tuple[Attack, ...]]
+    judged: bool = True
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -183,7 +185,16 @@ class Study:
         for name, value in values.items():
             object.__setattr__(self, name, value)
         problems = problems_of_values(
-            Values(spec, parts.file, self.task.domain, self.task.params, self.under, self.defenses, self.adversaries)
+            Values(
+                spec,
+                parts.file,
+                self.task.domain,
+                self.task.params,
+                self.under,
+                self.defenses,
+                self.adversaries,
+                judged=parts.judged,
+            )
         )
         if problems:
             raise SpecError(problems)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,9 +44,12 @@ class Finished:
     plan: Plan
     store: Store
     faults: Mapping[str, str]
+    borrowed: dict[tuple[Where, str], tuple[Where, str]] = field(default_factory=dict)
+    """Adversaries that attack a defense after adding a stronger one: where their cells are, and under which name."""
 
     def cells(self, where: Where, adversary: str, arm: str = "real", without: str | None = None) -> list[Cell]:
         """The cells of an arm, in the order of the records."""
+        where, adversary = self.borrowed.get((where, adversary), (where, adversary))
         return self.plan.of(
             step=where.step,
             defense=where.defense,
