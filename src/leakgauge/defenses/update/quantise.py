@@ -38,6 +38,7 @@ class Quantise(UpdatePart):
 
     levels: int = 1
     post_processing: ClassVar[bool] = True
+    makes_zeros: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         guards.count(self.levels, "levels", "quantise")
