@@ -39,13 +39,29 @@ def known_updates(task: Task, count: int = COUNT, *, classes: Sequence[int] | No
     records = []
     for i in range(count):
         generator = torch.Generator().manual_seed(seed_of(5, i))
-        shape = (task.recipe.batch, *task.domain.shape)
-        inputs = torch.rand(shape, generator=generator) if task.domain.box else torch.randn(shape, generator=generator)
-        labels = torch.randint(task.domain.classes, shape[:1], generator=generator)
+        inputs = _inputs(task, generator)
+        labels = torch.randint(task.domain.classes, inputs.shape[:1], generator=generator)
         if classes is not None:
             labels = torch.full_like(labels, classes[i])
         records.append(Records(inputs, labels, task.domain))
     return [_known(task, batch, i) for i, batch in enumerate(records)]
+
+
+def _inputs(task: Task, generator: torch.Generator) -> Tensor:
+    """Random records that differ as much as real ones: images of any coarseness, contrast and brightness."""
+    shape = (task.recipe.batch, *task.domain.shape)
+    if task.domain.box is None:
+        return torch.randn(shape, generator=generator)
+    if len(shape) != 4:
+        return torch.rand(shape, generator=generator)
+    pictures = []
+    for _ in range(shape[0]):
+        coarse = int(torch.randint(2, 9, (), generator=generator))
+        grid = torch.randn((1, shape[1], coarse, coarse), generator=generator)
+        smooth = torch.nn.functional.interpolate(grid, size=shape[2:], mode="bilinear", align_corners=True)
+        contrast, level = 3 * torch.rand(2, generator=generator)
+        pictures.append(torch.sigmoid((1 + contrast) * smooth + level - 2)[0])
+    return torch.stack(pictures)
 
 
 def _known(task: Task, batch: Records, key: int) -> Known:

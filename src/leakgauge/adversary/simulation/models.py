@@ -8,7 +8,7 @@ from torch import Tensor
 from leakgauge.adversary.simulation.maps import at_seed, is_differentiable, slopes_of, straight_through
 from leakgauge.adversary.simulation.mechanism import Mechanism, flat, shaped
 from leakgauge.adversary.simulation.rearrangement import Rearrangement, Run, fitted, probed
-from leakgauge.adversary.simulation.stand_ins import Entries, Estimated, Rearranged, StandIn, Traced
+from leakgauge.adversary.simulation.stand_ins import Dropped, Entries, Estimated, Rearranged, StandIn, Traced
 
 SEEDS = 32
 """Simulated releases of every known update, of a random part."""
@@ -49,6 +49,11 @@ def _random(mechanism: Mechanism) -> StandIn | str:
     releases = mechanism.releases(range(SEEDS))
     mean: Entries | None = None
     if mechanism.repeatable and not mechanism.asks:
+        dropped = _dropped(mechanism, releases, x)
+        if dropped is not None:
+            words = "simulated: it drops entries at random, which shows, and renames or scales the others"
+            share = min(float((releases == 0).double().mean()), 1 - 1e-6)
+            return Dropped(mechanism.part, how=dropped, share=share, sentence=words)
         mean = _rearranged_mean(mechanism, releases, x) or _traced_mean(mechanism, releases)
     if mean is None:
         noise = releases.var(1).mean(0) / SEEDS
@@ -79,8 +84,8 @@ def _estimate(mechanism: Mechanism, mean: Entries, releases: Tensor, x: Tensor) 
     return Estimated(mechanism.part, how=mean, variance=variance, sentence=f"{words} of known updates")
 
 
-def _rearranged_mean(mechanism: Mechanism, releases: Tensor, x: Tensor) -> Entries | None:
-    """The mean as slopes of single entries: additive noise, random masks and scales of entries."""
+def _probed(mechanism: Mechanism, x: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The slopes of every seed ``[S, P]``, and the one source of every entry; None if there is no such thing."""
     slopes, source, named = [], torch.arange(x.shape[1]), torch.zeros(x.shape[1], dtype=torch.bool)
     sizes = _sizes(mechanism)
     for seed in range(SEEDS):
@@ -92,7 +97,28 @@ def _rearranged_mean(mechanism: Mechanism, releases: Tensor, x: Tensor) -> Entri
             return None
         source, named = torch.where(live, probe[1], source), named | live
         slopes.append(probe[0])
-    slope = _pooled(torch.stack(slopes), mechanism)
+    return torch.stack(slopes), source
+
+
+def _dropped(mechanism: Mechanism, releases: Tensor, x: Tensor) -> Rearrangement | None:
+    """The map of the entries that are not dropped, where a release is that or zero."""
+    probes = _probed(mechanism, x)
+    if probes is None:
+        return None
+    slopes, source = probes
+    most = slopes.gather(0, slopes.abs().argmax(0, keepdim=True))[0]
+    found = Rearrangement(most, source, torch.zeros_like(most))
+    away = (releases - found(x).unsqueeze(1)).abs() * (releases != 0)
+    return found if float(away.max()) <= 1e-4 * float(releases.abs().max()) else None
+
+
+def _rearranged_mean(mechanism: Mechanism, releases: Tensor, x: Tensor) -> Entries | None:
+    """The mean as slopes of single entries: additive noise, and random scales of entries."""
+    probes = _probed(mechanism, x)
+    if probes is None:
+        return None
+    slopes, source = probes
+    slope = _pooled(slopes, mechanism)
     offset, error = _offset(releases, slope * x[:, source])
     found = Rearrangement(slope, source, offset)
     gap = (releases.mean(1) - found(x)).square().mean(0)

@@ -31,6 +31,14 @@ class Rearrangement:
         """Whether every entry of the update can be computed from the release."""
         return bool((self.slope != 0).all()) and len(self.source.unique()) == len(self.source)
 
+    @property
+    def is_identity(self) -> bool:
+        return bool(
+            torch.equal(self.source, torch.arange(len(self.source)))
+            and ((self.slope - 1).abs() < 1e-4).all()
+            and (self.offset == 0).all()
+        )
+
     def undone(self, entries: Tensor) -> Tensor:
         """The update from its release, ``[…, P]``; of a bijection."""
         before = torch.empty_like(entries)

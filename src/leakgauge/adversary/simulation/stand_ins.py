@@ -13,10 +13,10 @@ import torch
 from torch import Generator, Tensor
 
 from leakgauge.adversary.simulation.rearrangement import Rearrangement
-from leakgauge.defenses import UpdatePart
+from leakgauge.defenses import EntryDensity, RandomPrune, UpdatePart
 from leakgauge.errors import DomainError
 from leakgauge.types import Context, Known, Nuisance, Release, Tree, Updates
-from leakgauge.updates import Batch
+from leakgauge.updates import Batch, masked
 
 Entries = Callable[[Tensor], Tensor]
 """A differentiable map of the entries of N updates, ``[N, P]``."""
@@ -41,7 +41,8 @@ class StandIn(UpdatePart):
         return () if self.whole else self.stands_for.nuisances
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
-        return self.stands_for.release(update, context, generator=generator)
+        out = self.stands_for.release(update, context, generator=generator)
+        return Release(out.observed) if self.whole else out
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -55,6 +56,26 @@ class Rearranged(StandIn):
 
     def undone(self, observed: Tree) -> dict[str, Tensor] | None:
         return trees_of(self.how.undone(entries_of(observed)), observed) if self.how.is_bijection else None
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Dropped(StandIn):
+    """A rearrangement that drops a ``share`` of the entries at random: they are zero, which shows where nothing follows.
+
+    Where noise does, which they were is summed out, as if each had been dropped by itself.
+    """
+
+    how: Rearrangement = field(kw_only=True)
+    share: float = field(kw_only=True)
+
+    def visible(self, observed: Tree) -> dict[str, Tree]:
+        return {"survivors": {name: (value != 0).to(value) for name, value in observed.items()}}
+
+    def apply(self, update: Updates, known: Known) -> Batch | None:
+        return mapped(update, self.how).mapped(masked, known["survivors"]) if "survivors" in known else None
+
+    def before(self, density: EntryDensity) -> EntryDensity | None:
+        return RandomPrune(p=self.share).before(density) if self.how.is_identity else None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
