@@ -272,7 +272,7 @@ class Adaptive(Part):
     ) -> Reconstruction:
         """What is nearest to the protection and has a density; else a cosine of what is not covered up."""
         assumed = believed(task.protection.update)
-        if assumed != task.protection.update and not is_rounding(task.protection.chain.parts):
+        if assumed != task.protection.update:
             try:
                 reconstruction = replace(adversary, likelihood=density(assumed=assumed))(task, observations, **how)
             except NoDensityError:
