@@ -128,8 +128,9 @@ class Adaptive(Part):
         """How it attacks this task under this threat. A call adds what follows: a second stage, decoding, undoing."""
         knows = (threat or Threat()).mapping(task.nuisances)
         simulation = simulate(task, silent=_unknown)
-        listed = simulation.task.nuisances
-        threat, task = (threat or Threat()).about(listed) if simulation.stand_ins else threat, simulation.task
+        if simulation.stand_ins:
+            threat = (threat or Threat()).about(simulation.task.nuisances)
+        task = simulation.task
         adversary = self.adversary(task.protection, images=_smooth(task), dropout=_drops(task))
         exact = _is_exact(task, task.recipe.batch)
         listed = adversary.treatments(task, threat)
@@ -214,8 +215,8 @@ class Adaptive(Part):
     def _invert(self, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]) -> Reconstruction:
         """What the client computed on: the records, or what its input stage made of them."""
         simulation = simulate(task, silent=_unknown)
-        for sentence in _sentences(simulation):
-            warnings.warn(f"adaptive(): {sentence}", AssumptionWarning, stacklevel=4)
+        for stand_in in simulation.stand_ins:
+            warnings.warn(f"adaptive(): {stand_in!r} is {stand_in.sentence}", AssumptionWarning, stacklevel=4)
         task, observations = simulation.task, self._labelled(simulation, observations)
         quiet = without_small_noise(task.protection.update, [r.observed for one in observations for r in one.rounds])
         if quiet != task.protection.update:
@@ -244,7 +245,9 @@ class Adaptive(Part):
         """The observations of the simulated task; the labels that a stand-in hides come from simulated releases."""
         before = simulation.observed(observations)
         hidden = self.labels == "inferred" and any(one.labels is None for one in before)
-        stands = any(isinstance(part, StandIn) for part in simulation.task.protection.chain.parts)
+        stands = any(
+            isinstance(p, StandIn) and hint_of(p).rule == "auto" for p in simulation.task.protection.chain.parts
+        )
         if not stands or not hidden or any(one.batch > 1 for one in before):
             return before
         labels = labels_by_simulation(simulation.task, before)
@@ -282,7 +285,8 @@ class Adaptive(Part):
                 return reconstruction
         drop = tuple(name for part in task.protection.chain.parts for name in hint_of(part).drop)
         category: type[AssumptionWarning] = AssumptionWarning
-        if not drop:  # else what a part covered up is left out, which models it
+        # to leave out what a part covered up models it, but no other part
+        if not drop or any(_unknown(part) for part in task.protection.chain.parts):
             simulation = simulate_whole(task)
             if not simulation.unmodelled:
                 what = f"{_sentences(simulation)[0]}, since {reason}"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from leakgauge.adversary.simulation.mechanism import Asked, Mechanism, Refused, flat, shaped
+from leakgauge.adversary.simulation.mechanism import AskedError, Mechanism, RefusedError, flat, shaped
 from leakgauge.adversary.simulation.stand_ins import Entries
 from leakgauge.types import Tree
 
@@ -47,7 +47,7 @@ def is_differentiable(how: Entries, inputs: Sequence[Tensor]) -> bool:
             along = sum(_pushed(how, first + place * way, way).double() for place in PLACES) / len(PLACES)
             missed += float((along - moved).square().sum())
             whole += float(moved.square().sum())
-    except (Refused, Asked, RuntimeError):
+    except (RefusedError, AskedError, RuntimeError):
         return False
     return missed <= 0.5 * whole
 

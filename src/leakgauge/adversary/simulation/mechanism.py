@@ -83,7 +83,7 @@ def shaped(vector: Tensor, like: Tree) -> dict[str, Tensor]:
     return {name: pieces[name].reshape(value.shape) for name, value in like.items()}
 
 
-class Asked(Exception):
+class AskedError(Exception):
     """The part asked the client about its records, which a simulation of the update alone cannot answer."""
 
 
@@ -92,10 +92,10 @@ class _Closed:
     """A context that answers nothing."""
 
     def __getattr__(self, name: str) -> Callable[..., Tensor]:
-        raise Asked(name)
+        raise AskedError(name)
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """A release that cannot be simulated, and why."""
 
 
@@ -108,19 +108,19 @@ class Mechanism:
     known: tuple[Known, ...] = field(repr=False)
 
     def run(self, update: Tree, seed: int, context: Context | None = None) -> dict[str, Tensor]:
-        """One release. Without a context, a part that asks for one raises :class:`Asked`."""
+        """One release. Without a context, a part that asks for one raises :class:`AskedError`."""
         with seeded(seed):
             generator = torch.Generator().manual_seed(seed_of(7, seed))
             try:
                 out = self.part.release(update, context or _Closed(), generator=generator)  # type: ignore[arg-type]
                 observed = {name: out.observed[name] for name in update}
-            except Asked:
+            except AskedError:
                 raise
             except Exception as fault:  # somebody's code may raise anything
-                raise Refused(f"it raises {type(fault).__name__}: {fault}") from fault
+                raise RefusedError(f"it raises {type(fault).__name__}: {fault}") from fault
         for name, value in observed.items():
             if value.shape != update[name].shape:
-                raise Refused(f"it changes the shape of {name!r} to {tuple(value.shape)}")
+                raise RefusedError(f"it changes the shape of {name!r} to {tuple(value.shape)}")
         return {name: value.to(update[name]) for name, value in observed.items()}
 
     @cached_property
@@ -137,7 +137,7 @@ class Mechanism:
         """Whether it needs more of the client than the update."""
         try:
             self.run(self.inputs[0], 0)
-        except Asked:
+        except AskedError:
             return True
         return False
 
@@ -176,13 +176,13 @@ def _generator(key: int) -> torch.Generator:
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """The global generators of torch, numpy and Python at a seed, and afterwards as they were."""
-    python, state = random.getstate(), np.random.get_state()
+    python, state = random.getstate(), np.random.get_state()  # noqa: NPY002  (what user code may draw from)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         random.seed(seed)
-        np.random.seed(seed % 2**32)
+        np.random.seed(seed % 2**32)  # noqa: NPY002
         try:
             yield
         finally:
             random.setstate(python)
-            np.random.set_state(state)
+            np.random.set_state(state)  # noqa: NPY002

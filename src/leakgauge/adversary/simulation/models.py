@@ -69,7 +69,9 @@ def _estimate(mechanism: Mechanism, mean: Entries, releases: Tensor, x: Tensor) 
     with torch.no_grad():
         means = mean(x.to(flat(mechanism.inputs[0]))).double()
     away = releases - means.unsqueeze(1)
-    scale = (releases * means.unsqueeze(1)).sum(2, keepdim=True) / means.square().sum(1).view(-1, 1, 1).clamp(min=1e-300)
+    scale = (releases * means.unsqueeze(1)).sum(2, keepdim=True) / means.square().sum(1).view(-1, 1, 1).clamp(
+        min=1e-300
+    )
     unscaled = releases - scale * means.unsqueeze(1)
     if float(unscaled.square().sum()) < 1e-6 * float(away.square().sum()):
         if bool((scale < 0).any()):
@@ -183,7 +185,9 @@ def _run(mechanism: Mechanism, seed: int) -> Run:
 def _sizes(mechanism: Mechanism) -> Tensor:
     """The usual size of every entry: the root mean square of its tensor over the known updates."""
     like = mechanism.inputs[0]
-    squares = [torch.stack([one[name].double().square().mean() for one in mechanism.inputs]).mean() for name in sorted(like)]
+    squares = [
+        torch.stack([one[name].double().square().mean() for one in mechanism.inputs]).mean() for name in sorted(like)
+    ]
     overall = torch.stack(squares).mean()
     return torch.cat(
         [

@@ -49,8 +49,8 @@ class Rearrangement:
 def probed(run: Run, at: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor] | None:
     """Slope and source of every output near ``at``, if each depends on one input; None if that is refuted.
 
-    Steps ``h``, ``h v`` and ``h w`` along all inputs at once move output e by ``a h``, ``a h v`` and ``a h w`` of its one
-    source; v and w name it, as two digits. ``sizes`` are the steps h, which the entries usually have.
+    Steps ``h``, ``h v`` and ``h w`` along all inputs at once move output e by ``a h``, ``a h v`` and ``a h w`` of its
+    one source; v and w name it, as two digits. ``sizes`` are the steps h, which the entries usually have.
     """
     digits = math.isqrt(len(at) - 1) + 1
     number = torch.arange(len(at), device=at.device)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from leakgauge.adversary.simulation.mechanism import Asked, Known, Mechanism, Refused, known_updates
+from leakgauge.adversary.simulation.mechanism import AskedError, Known, Mechanism, RefusedError, known_updates
 from leakgauge.adversary.simulation.models import model_of
 from leakgauge.adversary.simulation.stand_ins import Rearranged, StandIn
 from leakgauge.defenses import Chain, Identity, UpdatePart
@@ -108,7 +108,7 @@ def _known(task: Task) -> tuple[Known, ...] | str:
 def _model(part: UpdatePart, before: tuple[UpdatePart, ...], known: tuple[Known, ...]) -> StandIn | str:
     try:
         return model_of(Mechanism(part, before, known))
-    except Asked as asked:
+    except AskedError as asked:
         return f"it asks the client for {asked}"
-    except Refused as refused:
+    except RefusedError as refused:
         return str(refused)

@@ -60,9 +60,9 @@ class Rearranged(StandIn):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Dropped(StandIn):
-    """A rearrangement that drops a ``share`` of the entries at random: they are zero, which shows where nothing follows.
+    """A rearrangement that drops a ``share`` of the entries at random.
 
-    Where noise does, which they were is summed out, as if each had been dropped by itself.
+    They are zero, which shows. Where noise follows, it is summed out, as if each had been dropped by itself.
     """
 
     how: Rearrangement = field(kw_only=True)
@@ -130,6 +130,4 @@ def trees_of(entries: Tensor, like: Tree) -> dict[str, Tensor]:
     """Named tensors ``[N, …]`` from ``[N, P]``, with the names in the order of ``like``."""
     names = sorted(like)
     pieces = dict(zip(names, entries.split([like[name][0].numel() for name in names], 1), strict=True))
-    return {
-        name: pieces[name].reshape(len(entries), *value.shape[1:]).to(value.dtype) for name, value in like.items()
-    }
+    return {name: pieces[name].reshape(len(entries), *value.shape[1:]).to(value.dtype) for name, value in like.items()}
