@@ -54,9 +54,10 @@ def test_what_cannot_be_simulated_is_named(part: Any) -> None:
     ((unmodelled, reason),) = simulate(image_task().protect(part)).unmodelled
     assert unmodelled == part
     assert reason
+    task = image_task().protect(part)
+    observations = lg.observe(task, image_records(1))
     with pytest.warns(NotModelledWarning, match=type(part).__name__):
-        task = image_task().protect(part)
-        lg.attacks.adaptive(steps=1)(task, lg.observe(task, image_records(1)))
+        lg.attacks.adaptive(steps=1)(task, observations)
 
 
 @pytest.mark.parametrize("part", [own.Negated(), own.Shuffled(), own.NumpyNegated()])
@@ -88,8 +89,9 @@ def test_simulating_leaves_the_global_generators_alone() -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_labels_behind_a_part_come_from_simulated_releases() -> None:
-    records, task = image_records(12), image_task().protect(own.BiasNoise())
+@pytest.mark.parametrize("part", [own.BiasNoise(), own.Dropping()])
+def test_labels_behind_a_part_come_from_simulated_releases(part: Any) -> None:
+    records, task = image_records(12), image_task().protect(part)
     simulation = simulate(task)
     observations = lg.observe(task, records, threat=lg.Threat(labels="inferred"))
     labels = torch.cat(labels_by_simulation(simulation.task, simulation.observed(observations)))

@@ -12,7 +12,6 @@ from typing import Any
 
 from leakgauge.adversary import Reconstruction
 from leakgauge.adversary.labels import Rule
-from leakgauge.adversary.simulation import Dropped
 from leakgauge.defenses import Clip, Identity, InputPart, Quantise, RandomPrune, Sign, Soteria, UpdatePart
 from leakgauge.defenses.update.prune import Thresholded
 from leakgauge.observation import Observation
@@ -91,11 +90,6 @@ def _clip(part: Clip) -> Hint:
 @hints(RandomPrune)
 def _random_prune(part: RandomPrune) -> Hint:
     return Hint(rule="rows")  # the last bias may have lost the telling entry
-
-
-@hints(Dropped)
-def _dropped(part: Dropped) -> Hint:
-    return Hint(rule="rows" if part.how.is_identity else "auto")
 
 
 @hints(Thresholded)

@@ -23,14 +23,21 @@ def labels_by_simulation(task: Task, observations: Sequence[Observation]) -> lis
     """
     classes = [c for c in range(task.domain.classes) for _ in range(PER_CLASS)]
     mechanism = Mechanism(task.protection.chain, (), tuple(known_updates(task, len(classes), classes=classes)))
-    releases = mechanism.releases(SEEDS).unflatten(0, (-1, PER_CLASS)).flatten(1, 2)  # [classes, releases, entries]
-    centres = releases.mean(1)
-    noise = releases.var(1).mean(0)
+    drawn = mechanism.releases(SEEDS)  # [updates, seeds, entries]
+    dropped = (drawn == 0) & (drawn != 0).any(1, keepdim=True)  # by chance: it says nothing about the class
+    releases, sent = (t.unflatten(0, (-1, PER_CLASS)).flatten(1, 2) for t in (drawn, ~dropped))
+    count = sent.sum(1).clamp(min=1)
+    centres = releases.sum(1) / count
+    noise = ((releases - centres.unsqueeze(1)).square() * sent).sum(1).div(count).mean(0)
     # of what varies between the means of classes, this much is chance
-    between = (centres.var(0) - noise / releases.shape[1]).clamp(min=0)
+    between = (centres.var(0) - noise / count.double().mean(0)).clamp(min=0)
     weight = between / (noise * (noise + between)).clamp(min=torch.finfo(torch.float64).tiny)
     weight = torch.where(between > 0, weight, 0.0)
-    scaled = centres * weight.sqrt()
-    scaled = scaled / scaled.norm(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
-    rows = torch.stack([flat(one.rounds[0].observed).double().cpu() for one in observations]) * weight.sqrt()
-    return [label.view(1) for label in (rows @ scaled.T).argmax(1)]
+    drops = bool(dropped.any())
+    return [_nearest(flat(one.rounds[0].observed).double().cpu(), centres, weight, drops) for one in observations]
+
+
+def _nearest(observed: Tensor, centres: Tensor, weight: Tensor, drops: bool) -> Tensor:
+    weight = torch.where(observed != 0, weight, 0.0) if drops else weight
+    lengths = (weight * centres.square()).sum(1).sqrt().clamp(min=torch.finfo(torch.float64).tiny)
+    return ((centres * weight) @ observed / lengths).argmax().view(1)
