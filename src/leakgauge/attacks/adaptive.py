@@ -30,7 +30,10 @@ from leakgauge.adversary import (
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.rounding import is_rounding
 from leakgauge.adversary.run import MEMORY, joined
-from leakgauge.adversary.treatments import with_treatment
+from leakgauge.adversary.simulation import Simulation, StandIn, simulate, simulate_whole
+from leakgauge.adversary.simulation.labels import labels_by_simulation
+from leakgauge.adversary.simulation.simulate import is_silent
+from leakgauge.adversary.treatments import Case, with_treatment
 from leakgauge.attacks import ats, mixing  # noqa: F401  (they register how their encodings are undone)
 from leakgauge.attacks.adapting import decoder_of, hint_of
 from leakgauge.attacks.analytic import Analytic, inverts
@@ -40,7 +43,7 @@ from leakgauge.client import LABELS
 from leakgauge.defenses import Protection, UpdatePart
 from leakgauge.defenses import protection as read
 from leakgauge.defenses.update.chain import is_noise
-from leakgauge.errors import AssumptionWarning, NoDensityError
+from leakgauge.errors import AssumptionWarning, NoDensityError, NotModelledWarning
 from leakgauge.expr import Part, register
 from leakgauge.observation import Observation, check
 from leakgauge.priors import tv, uniform
@@ -58,10 +61,12 @@ class Approach:
     adversary: Adversary
     treatments: tuple[Treatment, ...]
     exact: bool = False
+    simulated: tuple[str, ...] = ()
+    """What it made of every part that has only a ``release``, a sentence each."""
 
     def __str__(self) -> str:
         begins = "a linear layer is read off exactly" if self.exact else repr(self.adversary)
-        return "\n".join([begins, *(f"  {treatment}" for treatment in self.treatments)])
+        return "\n".join([begins, *(f"  {line}" for line in (*self.simulated, *self.treatments))])
 
 
 @register("attack", "adaptive")
@@ -122,6 +127,10 @@ class Adaptive(Part):
     def against(self, task: Task, threat: Threat | None = None) -> Approach:
         """How it attacks this task under this threat. A call adds what follows: a second stage, decoding, undoing."""
         knows = (threat or Threat()).mapping(task.nuisances)
+        simulation = simulate(task, silent=_unknown)
+        if simulation.stand_ins:
+            threat = (threat or Threat()).about(simulation.task.nuisances)
+        task = simulation.task
         adversary = self.adversary(task.protection, images=_smooth(task), dropout=_drops(task))
         exact = _is_exact(task, task.recipe.batch)
         listed = adversary.treatments(task, threat)
@@ -131,9 +140,10 @@ class Adaptive(Part):
             changed += decoder.treat(part, label, knows) if decoder else ()
         changed += self._of_belief(task, listed)
         if exact and inverts(task):
-            rates = [one.address for one in listed if one.address.startswith(("recipe.learning_rate", "lrp."))]
-            changed += [Treatment(a, "cancelled", "hidden; cancelled in the ratio of weight and bias") for a in rates]
-        return Approach(adversary, with_treatment(listed, *changed), exact and inverts(task))
+            words = "hidden; cancelled in the ratio of weight and bias"
+            changed += [Treatment(a, "cancelled", words) for a in Case(adversary, task, knows).rates]
+        simulated = tuple(_sentences(simulation))
+        return Approach(adversary, with_treatment(listed, *changed), exact and inverts(task), simulated)
 
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
         """What it does about every nuisance of the task."""
@@ -204,6 +214,10 @@ class Adaptive(Part):
 
     def _invert(self, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]) -> Reconstruction:
         """What the client computed on: the records, or what its input stage made of them."""
+        simulation = simulate(task, silent=_unknown)
+        for stand_in in simulation.stand_ins:
+            warnings.warn(f"adaptive(): {stand_in!r} is {stand_in.sentence}", AssumptionWarning, stacklevel=4)
+        task, observations = simulation.task, self._labelled(simulation, observations)
         quiet = without_small_noise(task.protection.update, [r.observed for one in observations for r in one.rounds])
         if quiet != task.protection.update:
             what = f"adaptive() assumes {quiet!r}: noise is small beside the steps after it"
@@ -226,6 +240,18 @@ class Adaptive(Part):
             return adversary(task, observations, **how)
         except NoDensityError as reason:
             return self._without_density(adversary, task, observations, how, reason)
+
+    def _labelled(self, simulation: Simulation, observations: Sequence[Observation]) -> list[Observation]:
+        """The observations of the simulated task; the labels that a stand-in hides come from simulated releases."""
+        before = simulation.observed(observations)
+        hidden = self.labels == "inferred" and any(one.labels is None for one in before)
+        stands = any(
+            isinstance(p, StandIn) and hint_of(p).rule == "auto" for p in simulation.task.protection.chain.parts
+        )
+        if not stands or not hidden or any(one.batch > 1 for one in before):
+            return before
+        labels = labels_by_simulation(simulation.task, before)
+        return [one.given(LABELS, label) for one, label in zip(before, labels, strict=True)]
 
     def _bound_received(
         self, adversary: Adversary, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]
@@ -257,8 +283,20 @@ class Adaptive(Part):
             else:
                 warnings.warn(f"adaptive() assumes {assumed!r}: {reason}", AssumptionWarning, stacklevel=4)
                 return reconstruction
-        warnings.warn(f"adaptive() falls back to a cosine: {reason}", AssumptionWarning, stacklevel=4)
         drop = tuple(name for part in task.protection.chain.parts for name in hint_of(part).drop)
+        category: type[AssumptionWarning] = AssumptionWarning
+        # to leave out what a part covered up models it, but no other part
+        if not drop or any(_unknown(part) for part in task.protection.chain.parts):
+            simulation = simulate_whole(task)
+            if not simulation.unmodelled:
+                what = f"{_sentences(simulation)[0]}, since {reason}"
+                warnings.warn(f"adaptive(): {what}", AssumptionWarning, stacklevel=4)
+                own = self.adversary(simulation.task.protection, images=_smooth(task), dropout=_drops(task))
+                own = replace(own, rule=adversary.rule, hidden=adversary.hidden)
+                return own(simulation.task, self._labelled(simulation, observations), **how)
+            part, why = simulation.unmodelled[0]
+            category, reason = NotModelledWarning, NoDensityError(f"{part!r} is not modelled: {why}")
+        warnings.warn(f"adaptive() falls back to a cosine: {reason}", category, stacklevel=4)
         plain = replace(self.adversary(Protection(), images=_smooth(task)), likelihood=cosine(drop=drop))
         plain = replace(plain, rule=adversary.rule)
         plain = plain if adversary.hidden is None else with_latent_noise(plain)
@@ -267,6 +305,18 @@ class Adaptive(Part):
 
 def _likelihood(parts: Sequence[UpdatePart], *, noisy: bool) -> Likelihood:
     return density() if noisy else cosine() if all(hint_of(part).scales for part in parts) else through(cosine())
+
+
+def _unknown(part: UpdatePart) -> bool:
+    """Whether nothing is known of a part but its release."""
+    return is_silent(part) and not hint_of(part).scales
+
+
+def _sentences(simulation: Simulation) -> list[str]:
+    return [
+        *(f"{part!r} is {part.sentence}" for part in simulation.stand_ins),
+        *(f"{part!r} is not modelled: {reason}" for part, reason in simulation.unmodelled),
+    ]
 
 
 def _smooth(task: Task) -> bool:

@@ -136,7 +136,8 @@ class Work:
             "labels": [int(a == b) for a, b in zip(labels.tolist(), private.labels.tolist(), strict=True)],
             "status": list(guess.status),
             "evaluations": guess.evaluations,
-            "assumed": assumed,
+            "assumed": assumed.sentences,
+            "unmodelled": assumed.unmodelled,
         }
         if cell.arm == "another":
             every = batches(self.study.records.inputs, size)
@@ -169,7 +170,7 @@ def _together(summaries: list[dict[str, Any]]) -> dict[str, Any]:
     whole: dict[str, Any] = {}
     for name, value in summaries[0].items():
         values = [summary[name] for summary in summaries]
-        if name == "assumed":
+        if name in ("assumed", "unmodelled"):
             whole[name] = sorted({sentence for sentences in values for sentence in sentences})
         elif isinstance(value, dict):
             whole[name] = {key: [item for one in values for item in one[key]] for key in value}

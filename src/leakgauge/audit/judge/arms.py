@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ class Arms:
 
     ``scores``: arm → adversary → metric → ``[n]``. ``cross``: adversary → metric → ``[J, n]``, the J unrelated updates
     against every record; ``alike[j, i]`` says that update j came with record i's grants. ``prior``: metric → ``[n]``.
-    ``batch`` records share an update.
+    ``batch`` records share an update. ``unmodelled``: adversary → why it does not model this defense.
     """
 
     scores: Mapping[str, Mapping[str, ByMetric]]
@@ -30,6 +30,7 @@ class Arms:
     alike: npt.NDArray[np.bool_]
     prior: ByMetric
     batch: int = 1
+    unmodelled: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def adversaries(self) -> list[str]:
@@ -38,7 +39,8 @@ class Arms:
     def only(self, adversary: str) -> Arms:
         """The same with one adversary."""
         scores = {arm: {adversary: by[adversary]} for arm, by in self.scores.items()}
-        return Arms(scores, {adversary: self.cross[adversary]}, self.alike, self.prior, self.batch)
+        ignored = {name: why for name, why in self.unmodelled.items() if name == adversary}
+        return Arms(scores, {adversary: self.cross[adversary]}, self.alike, self.prior, self.batch, ignored)
 
     def best(self, arm: str, metric: str) -> Scores:
         """The best over the adversaries, record by record; the same set for every arm."""

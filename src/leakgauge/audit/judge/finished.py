@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from leakgauge.adversary import models_defense
 from leakgauge.audit.cells import ARMS, Cell
 from leakgauge.audit.judge.arms import Arms, ByMetric, Encodings
 from leakgauge.audit.plan import Plan, seeds
@@ -126,7 +127,22 @@ def arms(finished: Finished, where: Where, baseline: Baseline) -> Arms | None:
             by[arm][name] = _joined(cells, "scores")
             if arm == "another":
                 cross[name] = _joined(cells, "cross")
-    return Arms(by, cross, baseline.alike, baseline.prior, finished.study.task.recipe.batch)
+    batch, ignored = finished.study.task.recipe.batch, unmodelled(finished, where)
+    return Arms(by, cross, baseline.alike, baseline.prior, batch, ignored)
+
+
+def unmodelled(finished: Finished, where: Where) -> dict[str, str]:
+    """The adversaries that do not model a defense, and why: they ignore defenses, or could not simulate a part."""
+    if where.defense == Protection():
+        return {}
+    reasons = {}
+    for name, settings in finished.study.adversaries.items():
+        sentences = [each for cell in finished.read(where, name) or () for each in cell.get("unmodelled", ())]
+        if sentences:
+            reasons[name] = sentences[0]
+        elif all(models_defense(attack) == "none" for attack in settings):
+            reasons[name] = f"{name} ignores defenses"
+    return reasons
 
 
 def encodings(finished: Finished, where: Where, baseline: Baseline) -> Encodings | None:
