@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from leakgauge.audit.judge.statistics import Scores, alone, best_of, excess
+from leakgauge.audit.judge.single import Nearness, Places, exposure, single_p
+from leakgauge.audit.judge.statistics import Scores, best_of, excess
 from leakgauge.audit.judge.values import Excess
 
 ByMetric = Mapping[str, Scores]
@@ -20,9 +21,10 @@ NULLS = ("another", "noise", "prior")
 class Arms:
     """The scores of one defense, under a set of adversaries; higher is better in every metric.
 
-    ``scores``: arm → adversary → metric → ``[n]``. ``cross``: adversary → metric → ``[J, n]``, the J unrelated updates
-    against every record; ``alike[j, i]`` says that update j came with record i's grants. ``prior``: metric → ``[n]``.
-    ``batch`` records share an update.
+    ``scores``: arm → adversary → metric → ``[n]``. ``cross``: adversary → metric → ``[J, m]``, the J unrelated updates
+    against the first m records; ``alike[j, i]`` says that update j came with record i's grants. ``prior``: metric →
+    ``[n]``. ``batch`` records share an update. ``nearness`` of each adversary, and the ``groups`` of peers, are for the
+    test of one record by itself; scores against encodings have none.
     """
 
     scores: Mapping[str, Mapping[str, ByMetric]]
@@ -30,6 +32,8 @@ class Arms:
     alike: npt.NDArray[np.bool_]
     prior: ByMetric
     batch: int = 1
+    nearness: Mapping[str, Nearness] = field(default_factory=dict)
+    groups: Places = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def adversaries(self) -> list[str]:
@@ -38,7 +42,8 @@ class Arms:
     def only(self, adversary: str) -> Arms:
         """The same with one adversary."""
         scores = {arm: {adversary: by[adversary]} for arm, by in self.scores.items()}
-        return Arms(scores, {adversary: self.cross[adversary]}, self.alike, self.prior, self.batch)
+        cross, nearness = {adversary: self.cross[adversary]}, {adversary: self.nearness[adversary]}
+        return Arms(scores, cross, self.alike, self.prior, self.batch, nearness, self.groups)
 
     def best(self, arm: str, metric: str) -> Scores:
         """The best over the adversaries, record by record; the same set for every arm."""
@@ -55,19 +60,16 @@ class Arms:
         return best_of([self.best(arm, metric) for arm in NULLS])
 
     def unrelated(self, metric: str) -> Scores:
-        """``[J, n]``: the best over the adversaries for every unrelated update and record."""
+        """``[J, m]``: the best over the adversaries for every unrelated update and the first m records."""
         return best_of([by[metric] for by in self.cross.values()])
 
-    def exposure(self, metric: str) -> Scores:
-        """The chance that an unrelated update reaches this record's score, ``[n]``.
+    def exposure(self) -> Scores:
+        """The share of each record's peers that its update is at least as near to, ``[n]``."""
+        return exposure(list(self.nearness.values()), self.groups)
 
-        Each adversary against its own null scores, corrected for their number: the best of several scores is far from
-        normal where one adversary hardly moves and another sometimes exceeds it.
-        """
-        real, by = self.scores["real"], self.cross
-        each = [alone(best_of([real[a][metric]]), best_of([by[a][metric]]), self.alike) for a in self.adversaries]
-        corrected: Scores = np.minimum(1.0, len(each) * np.minimum.reduce([np.nan_to_num(p, nan=1.0) for p in each]))
-        return corrected
+    def single(self) -> float:
+        """The p-value of the most exposed record by itself."""
+        return single_p(self.nearness.values(), self.groups, batch=self.batch)
 
     def recognised(self, metric: str, threshold: float) -> int:
         """How many records reach a threshold and beat every null."""

@@ -20,7 +20,7 @@ def records(
     """Every record with its best reconstruction and the best null, most exposed first."""
     best = {name: arms.best("real", name) for name in arms.prior}
     nulls = {arm: arms.best(arm, metric) for arm in NULLS if arm != "prior"}
-    exposure = arms.exposure(metric)
+    exposure = arms.exposure()
     rows = []
     for i, label in enumerate(labels):
         arm = max(nulls, key=lambda null: (nulls[null][i], null))

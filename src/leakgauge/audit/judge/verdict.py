@@ -1,8 +1,8 @@
 """Verdicts: what can be said of each defense, and why, in a sentence (words: :mod:`leakgauge.audit.judge.words`).
 
 "Above the null" compares with the update of another record: the one null that is exchangeable with the truth when
-nothing leaks, so that the test over all records holds its level exactly (that of one record by itself rests on
-normal scores; evidence: false alarms). Noise in place of the update and a guess from the prior alone are
+nothing leaks, so that the test over all records holds its level exactly; the test of one record by itself exchanges
+records instead (:mod:`leakgauge.audit.judge.single`). Noise in place of the update and a guess from the prior alone are
 easier or harder to beat for reasons that have nothing to do with leakage; they are reported beside it, and a record
 counts as recognised only if it beats all three.
 
@@ -72,10 +72,9 @@ class Finding:
 def find(arms: Arms, rules: Rules) -> Finding:
     """Compare the update with the nulls."""
     real = arms.best("real", rules.metric)
-    single = float(arms.exposure(rules.metric).min()) * len(real)
     gains = {null: arms.excess(rules.metric, null) for null in NULLS}
     recognised = arms.recognised(rules.metric, rules.threshold)
-    return Finding(gains, min(1.0, single), recognised, len(real), float(real.max()))
+    return Finding(gains, arms.single(), recognised, len(real), float(real.max()))
 
 
 @dataclass(frozen=True)
