@@ -65,7 +65,7 @@ def _table(study: Study, inputs: Tensor) -> Tensor:
         means = ours.mean(1, keepdim=True)
         ours = ours - (means.sum(0) - means) / (len(ours) - 1)
     ours = ours.flatten(0, 1)
-    table = ours.new_zeros(len(ours), len(pool))
+    table: Tensor = ours.new_zeros(len(ours), len(pool))
     for group in study.peer_groups.unique():
         members = study.peer_groups == group
         theirs = vectors(pool[members], domain, tokens=vocabulary)
@@ -73,4 +73,6 @@ def _table(study: Study, inputs: Tensor) -> Tensor:
         norms = torch.linalg.vector_norm(theirs, dim=1)
         table[:, members] = (ours @ theirs.T / norms).where(norms > 0, 0.0)
     unit = 1e-6 * float(table.abs().max())  # equal up to rounding is a tie
-    return table if unit == 0 else (table / unit).round() * unit
+    if unit > 0:
+        table = (table / unit).round() * unit
+    return table

@@ -95,8 +95,9 @@ def _rate_matters(study: Study) -> bool:
 def chunks(study: Study, defense: Protection) -> list[tuple[tuple[int, int], ...]]:
     """The clients of each cell, as ranges of updates.
 
-    Without an input stage nobody has to stay together, and cells are about equally large. With one, a cell holds as many whole clients as fit, at least
-    one, since what a client mixed can only be undone together.
+    Without an input stage nobody has to stay together, and cells are about equally large: none holds a single update
+    among many. With one, a cell holds as many whole clients as fit, at least one, since what a client mixed can only be
+    undone together.
     """
     if not defense.input:
         parts = -(-study.updates // CHUNK)

@@ -103,7 +103,26 @@ def test_a_control_that_beats_its_null_without_recognising_anything_is_too_weak(
     assert said.control is not None
     assert said.control.together.p < 0.05
     assert said.word == "too weak"
-    assert "recognise no record" in said.why
+    assert f"recognise none of {N} records either (the best ssim is 0." in said.why
+    assert "more steps" in said.why
+
+
+def test_the_null_that_stood_in_the_way_is_named() -> None:
+    said = word(arms(), control=arms(0.45, prior=0.61))
+    assert said.word == "too weak"
+    assert "and the guess without an update has 0.61 there" in said.why
+    traced = word(arms(0.45, prior=0.95))
+    assert traced.word == "detectable"
+    assert "and the guess without an update has 0.95 there" in traced.why
+    assert "has" not in word(arms(0.1, prior=-1.0)).why.partition("every null: ")[2]  # it beats its nulls, and is low
+
+
+def test_wrong_labels_are_not_mended_by_more_steps() -> None:
+    weak = replace(arms(0.1), labels={"a": 2})
+    why = word(arms(), control=weak).why
+    assert f"their labels are wrong (2 of {N} are right)" in why
+    assert "give them more steps" not in why
+    assert "labels are wrong" not in word(arms(), control=replace(weak, labels={"a": N})).why
 
 
 def test_a_trace_that_nobody_finds_without_the_defense_is_chance() -> None:

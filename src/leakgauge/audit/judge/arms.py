@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +11,29 @@ import numpy.typing as npt
 from leakgauge.audit.judge.single import Nearness, Places, exposure, single_p
 from leakgauge.audit.judge.statistics import Scores, best_of, excess
 from leakgauge.audit.judge.values import Excess
+from leakgauge.meaning import Meaning
 
 ByMetric = Mapping[str, Scores]
-NULLS = ("another", "noise", "prior")
-"""Another record's update, noise in place of the update, a guess from the prior alone."""
+NULLS = {
+    "another": "the update of another record",
+    "noise": "noise in place of the update",
+    "prior": "the guess without an update",
+}
+"""What a recognised record must beat, each null in words."""
+
+
+@dataclass(frozen=True)
+class Nearly:
+    """The best score of a record that was not recognised; ``null`` reaches ``floor`` there, which is no less."""
+
+    score: float
+    null: str | None = None
+    floor: float = 0.0
+
+    def text(self, judge: Meaning) -> str:
+        """``the best ssim is 0.53, and the guess without an update has 0.61 there``."""
+        best = f"the best {judge.label} is {judge.text(self.score)}"
+        return f"{best}, and {NULLS[self.null]} has {judge.text(self.floor)} there" if self.null else best
 
 
 @dataclass(frozen=True)
@@ -34,6 +53,8 @@ class Arms:
     batch: int = 1
     nearness: Mapping[str, Nearness] = field(default_factory=dict)
     groups: Places = field(default_factory=lambda: np.zeros(0, np.int64))
+    labels: Mapping[str, int] = field(default_factory=dict)
+    """How many labels each adversary has right."""
 
     @property
     def adversaries(self) -> list[str]:
@@ -43,7 +64,7 @@ class Arms:
         """The same with one adversary."""
         scores = {arm: {adversary: by[adversary]} for arm, by in self.scores.items()}
         cross, nearness = {adversary: self.cross[adversary]}, {adversary: self.nearness[adversary]}
-        return Arms(scores, cross, self.alike, self.prior, self.batch, nearness, self.groups)
+        return replace(self, scores=scores, cross=cross, nearness=nearness)
 
     def best(self, arm: str, metric: str) -> Scores:
         """The best over the adversaries, record by record; the same set for every arm."""
@@ -75,6 +96,17 @@ class Arms:
         """How many records reach a threshold and beat every null."""
         real = self.best("real", metric)
         return int(((real >= threshold) & (real > self.null(metric))).sum())
+
+    def nearly(self, metric: str, threshold: float) -> Nearly:
+        """The best record that is not recognised, and the best null where that stood in its way."""
+        real, null = self.best("real", metric), self.null(metric)
+        missed = np.flatnonzero((real < threshold) | (real <= null))
+        if not len(missed):
+            return Nearly(float(real.max()))
+        record = missed[real[missed].argmax()]
+        arm = max(NULLS, key=lambda name: float(self.best(name, metric)[record]))
+        blocked = real[record] <= null[record]
+        return Nearly(float(real[record]), arm, float(null[record])) if blocked else Nearly(float(real[record]))
 
     def excess(self, metric: str, null: str = "another") -> Excess:
         """The gain over one null; its unit is the update, for the records of a batch share one."""

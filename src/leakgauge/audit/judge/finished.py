@@ -117,7 +117,7 @@ def alike(study: Study) -> npt.NDArray[np.bool_]:
 def arms(finished: Finished, where: Where, baseline: Baseline) -> Arms | None:
     """The scores of a defense in every arm; None where a cell is missing."""
     by: dict[str, dict[str, ByMetric]] = {arm: {} for arm in ARMS}
-    cross, nearness = dict[str, ByMetric](), dict[str, Nearness]()
+    cross, nearness, labels = dict[str, ByMetric](), dict[str, Nearness](), dict[str, int]()
     for arm in ARMS:
         for name in finished.study.adversaries:
             cells = finished.read(where, name, arm)
@@ -128,8 +128,9 @@ def arms(finished: Finished, where: Where, baseline: Baseline) -> Arms | None:
                 cross[name] = _joined(cells, "cross")
             if arm == "real":
                 nearness[name] = Nearness.of([cell["nearness"] for cell in cells])
+                labels[name] = sum(sum(cell["labels"]) for cell in cells)
     batch = finished.study.task.recipe.batch
-    return Arms(by, cross, baseline.alike, baseline.prior, batch, nearness, baseline.groups)
+    return Arms(by, cross, baseline.alike, baseline.prior, batch, nearness, baseline.groups, labels)
 
 
 def encodings(finished: Finished, where: Where, baseline: Baseline) -> Encodings | None:

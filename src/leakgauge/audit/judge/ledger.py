@@ -39,10 +39,10 @@ def _peers(study: Study) -> str:
     """Who could have stood in a record's place, and the p-value that a single leak can reach with so many."""
     groups, records, level = study.peer_groups.numpy(), len(study.records), study.verdict.significance
     least, tests = 2 * least_single_p(groups, records), comparisons(study)
+    others = f"others{' of its class' if study.labels_granted else ''} ({len(groups) - records} in all)"
     sentence = (
-        f"if nothing leaks, a reported record and others{' of its class' if study.labels_granted else ''} are "
-        f"exchangeable ({len(groups) - records} others in all); a single leaking record reaches p = {min(1.0, least):.2g} "
-        f"at best, before the correction for {tests} comparison{'s' * (tests > 1)}"
+        f"if nothing leaks, a reported record and {others} are exchangeable; a single leaking record reaches p = "
+        f"{min(1.0, least):.2g} at best, before the correction for {tests} comparison{'s' * (tests > 1)}"
     )
     short = f"; one leak among {tests} comparisons cannot reach {level:g} by itself: give more data, or fewer defenses"
     return sentence + short * (least * tests > level)

@@ -106,5 +106,7 @@ def ablation(finished: Finished, where: Where, arms: Arms, metric: str) -> list[
         without = [np.concatenate([cell["scores"][metric] for cell in each]) for each in cells if each]
         if len(without) == len(cells):
             loss = excess(arms.by_update(arms.best("real", metric)), arms.by_update(best_of(without)))
-            worth.append(Grant(grant=grant, mean=loss.mean, low=loss.low, high=loss.high, n=loss.n))
+            right = max(float(np.mean([one for cell in each for one in cell["labels"]])) for each in cells if each)
+            numbers = loss.model_dump(exclude={"p"})
+            worth.append(Grant(grant=grant, labels=round(right, 6), **numbers))
     return worth

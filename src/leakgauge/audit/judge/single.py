@@ -41,12 +41,13 @@ class Nearness:
         """That of all cells of an adversary."""
         tail = [entry for cell in cells for entry in cell["tail"]]
         return cls(
-            np.concatenate([np.asarray(cell["own"], np.float64) for cell in cells]),
-            np.concatenate([np.asarray(cell["rank"], np.int64) for cell in cells]),
-            sum(cell["square"] for cell in cells),
-            sum(cell["count"] for cell in cells),
-            *(np.array([entry[i] for entry in tail], np.int64) for i in (0, 1)),
-            np.array([entry[2] for entry in tail], np.float64),
+            own=np.concatenate([np.asarray(cell["own"], np.float64) for cell in cells]),
+            rank=np.concatenate([np.asarray(cell["rank"], np.int64) for cell in cells]),
+            square=sum(cell["square"] for cell in cells),
+            count=sum(cell["count"] for cell in cells),
+            updates=np.array([entry[0] for entry in tail], np.int64),
+            peers=np.array([entry[1] for entry in tail], np.int64),
+            values=np.array([entry[2] for entry in tail], np.float64),
         )
 
     @property

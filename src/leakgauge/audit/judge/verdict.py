@@ -20,7 +20,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from leakgauge.audit.judge.arms import NULLS, Arms, Encodings
+from leakgauge.audit.judge.arms import NULLS, Arms, Encodings, Nearly
 from leakgauge.audit.judge.statistics import holm, rate_at
 from leakgauge.audit.judge.values import Excess, Rate
 from leakgauge.audit.judge.words import Word, at_least
@@ -62,7 +62,9 @@ class Finding:
     single: float
     recognised: int
     records: int
-    best: float
+    nearly: Nearly
+    labels: int | None = None
+    """How many labels the adversary that has the most of them right has right."""
 
     @property
     def p(self) -> float:
@@ -74,7 +76,8 @@ def find(arms: Arms, rules: Rules) -> Finding:
     real = arms.best("real", rules.metric)
     gains = {null: arms.excess(rules.metric, null) for null in NULLS}
     recognised = arms.recognised(rules.metric, rules.threshold)
-    return Finding(gains, arms.single(), recognised, len(real), float(real.max()))
+    nearly, labels = arms.nearly(rules.metric, rules.threshold), max(arms.labels.values(), default=None)
+    return Finding(gains, arms.single(), recognised, len(real), nearly, labels)
 
 
 @dataclass(frozen=True)
@@ -194,7 +197,7 @@ def _leak(finding: Finding, p: float, positive: Control, rules: Rules) -> tuple[
         return "recognisable", f"{_reach(finding.recognised, finding.records, 'records', rules)} ({_p(p)})"
     if positive.traces(rules.significance):
         why = f"the null is beaten ({_p(p)}), but no record reaches {rules.recognisable} and beats every null"
-        return "detectable", why
+        return "detectable", f"{why}: {finding.nearly.text(rules.judge)}"
     return None
 
 
@@ -202,12 +205,12 @@ def _silent(p: float, positive: Control, rules: Rules) -> tuple[Word, str]:
     """No leak was found: is that worth anything?"""
     works, idle = positive.works, [name for name in positive.each if name not in positive.works]
     if not works:
-        best = f"the best {rules.judge.label} is {positive.together.best:.2g}"
-        return (
-            "too weak",
-            f"without a defense the adversaries recognise no record either ({best}, {_p(positive.together.p)}): give "
-            "them more steps or restarts, or an easier set-up",
+        plain = positive.together
+        why = (
+            f"without a defense the adversaries recognise none of {plain.records} records either "
+            f"({plain.nearly.text(rules.judge)}, {_p(plain.p)})"
         )
+        return "too weak", f"{why}: {_remedy(plain)}"
     besides = f"; {', '.join(idle)} did not, and adds nothing" if idle else ""
     return (
         "no evidence",
@@ -215,6 +218,18 @@ def _silent(p: float, positive: Control, rules: Rules) -> tuple[Word, str]:
         f"{'recognise' if len(works) > 1 else 'recognises'} {positive.together.recognised} of "
         f"{positive.together.records} records{besides}",
     )
+
+
+def _remedy(plain: Finding) -> str:
+    """What to do about adversaries that recognise nothing without a defense."""
+    if plain.labels is not None and 2 * plain.labels < plain.records:
+        return (
+            f"their labels are wrong ({plain.labels} of {plain.records} are right), and more steps will not mend that; "
+            'let them search for the labels (labels = "joint"), or grant them (labels = "known")'
+        )
+    if plain.nearly.null == "prior":
+        return "give them more steps or restarts, a stronger prior, or an easier set-up"
+    return "give them more steps or restarts, or an easier set-up"
 
 
 def _at_least(verdict: Verdict, encoded: Encoded, rules: Rules) -> Verdict:
