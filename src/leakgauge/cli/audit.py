@@ -60,7 +60,6 @@ def check(
     """
     from leakgauge.audit.estimate import estimate
     from leakgauge.audit.plan import CHUNK
-    from leakgauge.cli.own_code import announce
     from leakgauge.study import sound
 
     draft = sound(path)

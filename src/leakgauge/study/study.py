@@ -27,6 +27,7 @@ from leakgauge.defenses.protection import Protection
 from leakgauge.metrics import DomainMetrics
 from leakgauge.study.attempts import attempt, problems_of
 from leakgauge.study.fits import Values, problems_of_values
+from leakgauge.study.peers import peers
 from leakgauge.study.roles import Roles, digest
 from leakgauge.study.sections import Attacks, Checkpoints, Spec, SpecError, VerdictSpec
 from leakgauge.task import Task
@@ -247,6 +248,16 @@ class Study:
     @property
     def labels_granted(self) -> bool:
         return self.threat.labels == "known"
+
+    @cached_property
+    def peers(self) -> Records:
+        """The reported records, then others that could have stood in their place."""
+        return peers(self.roles, labels_granted=self.labels_granted, seed=self.seed)
+
+    @property
+    def peer_groups(self) -> Tensor:
+        """Peers of a group are each other's: those of a class where labels are granted, else all."""
+        return self.peers.labels if self.labels_granted else torch.zeros_like(self.peers.labels)
 
     def guess(self) -> Tensor:
         """The best guess without an update, for every reported record."""
