@@ -188,7 +188,7 @@ def inspect_checkpoints(context: Context) -> Measurement:
                 save_file(model.state_dict(), after)
                 fresh = lg.models.build(name, found.domain, seed=99)
                 capture = captured(read_state(before), read_state(after), fresh)
-                (made,) = inspect(fresh, found.domain, [capture], known=one, draws=1)
+                (made,) = inspect(fresh, found.domain, [capture], known=one, draws=3)
             scores.append(float(made.psnr[0]))
             table.append(
                 {

@@ -1,0 +1,177 @@
+"""When the noise of a client repeats: attack the differences of its rounds, which are free of it.
+
+Two updates with the same noise differ by the difference of their gradients, ``∇ℓ(θ₁; x) − ∇ℓ(θ₂; x)``. That is the
+gradient, at φ = 0, of ``ℓ(θ₁ + φ; x) − ℓ(θ₂ + φ; x)``: an ordinary client with another model and another loss, so
+that every attack on an undefended client applies.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from leakgauge.adversary import Adversary, Reconstruction, scaled_l2
+from leakgauge.adversary.repeats import Repeat, repeats
+from leakgauge.adversary.solver import Lbfgs
+from leakgauge.attacks.analytic import Analytic, inverts
+from leakgauge.client import LABELS
+from leakgauge.defenses import Protection, UpdatePart, parts_of
+from leakgauge.defenses.update.chain import is_noise
+from leakgauge.models import denormalised
+from leakgauge.observation import Observation, Round
+from leakgauge.task import Task
+from leakgauge.types import Loss, Tree
+
+INNER = "inner."
+
+
+@dataclass(frozen=True)
+class Difference:
+    """``ℓ(z₁, y) − ℓ(z₂, y)`` of two outputs side by side; the doubled classes of soft labels are added up."""
+
+    loss: Loss
+    classes: int
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        if labels.dim() == outputs.dim():
+            labels = labels[..., : self.classes] + labels[..., self.classes :]
+        first, second = outputs.split(self.classes, -1)
+        return self.loss(first, labels) - self.loss(second, labels)
+
+
+class Differenced(nn.Module):
+    """A model at two states θ₁ + φ and θ₂ + φ: its outputs side by side, φ its only parameters, at zero."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.inner = copy.deepcopy(model)
+        for number in (1, 2):
+            for name, value in model.named_parameters():
+                self.register_buffer(_state(number, name), value.detach().clone())
+        for value in self.inner.parameters():
+            value.data.zero_()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        shift = dict(self.inner.named_parameters())
+        both = [
+            functional_call(self.inner, {n: getattr(self, _state(k, n)) + v for n, v in shift.items()}, (inputs,))
+            for k in (1, 2)
+        ]
+        return torch.cat(both, -1)
+
+
+def _state(number: int, name: str) -> str:
+    return f"state{number}_{name.replace('.', '__')}"
+
+
+def repeated(task: Task, observation: Observation) -> list[Repeat]:
+    """The rounds of an observation whose noise repeats; its law is used where it is the last part of the chain."""
+    parts = parts_of(task.protection.update)
+    masked = any("mask" in {nuisance.name for nuisance in part.nuisances} for part in parts)
+    return repeats(
+        [one.observed for one in observation.rounds],
+        batch=observation.batch,
+        law=parts[-1].noise_law if parts else None,
+        masked=masked,
+    )
+
+
+def differences(task: Task, observation: Observation, which: Sequence[Repeat]) -> tuple[Task, Observation] | None:
+    """A task and an observation without noise, from rounds that share it; None where differences do not help.
+
+    They need one local step, weights that differ between the rounds, and nothing but noise at the update stage.
+    """
+    recipe, before_noise = task.recipe, [p for p in parts_of(task.protection.update) if not _adds_noise(p)]
+    plain = recipe.local_steps == 1 and not recipe.weight_decay and not before_noise
+    others = (*task.protection.input, *task.protection.model, *task.protection.training)
+    pairs = [(observation.rounds[r.first], observation.rounds[r.second]) for r in which if r.what == "noise"]
+    rounds = [_subtracted(one, other, recipe.shares == "change") for one, other in pairs]
+    rounds = [one for one in rounds if any(bool(value.any()) for value in one.observed.values())]
+    if not plain or others or not rounds:
+        return None
+    domain = replace(task.domain, classes=2 * task.domain.classes)
+    loss = Difference(recipe.loss, task.domain.classes)
+    own = replace(recipe, shares="gradient", loss=loss)
+    differenced = Task(Differenced(task.model), domain, own, Protection())
+    state = differenced.params
+    return differenced, Observation(tuple(replace(one, params=state) for one in rounds), observation.batch)
+
+
+def _adds_noise(part: UpdatePart) -> bool:
+    return is_noise(part) or part == part.neutral()
+
+
+def _subtracted(one: Round, other: Round, change: bool) -> Round:
+    sign = -1 if change else 1
+    observed = {INNER + n: sign * (v - other.observed[n]) for n, v in one.observed.items()}
+    states = {_state(k, n): v for k, each in ((1, one), (2, other)) for n, v in each.params.items()}
+    granted = {LABELS: one.granted[LABELS]} if LABELS in one.granted else {}
+    return Round(observed, {}, granted, states)
+
+
+def cancelled(task: Task, observation: Observation, which: Sequence[Repeat], *, seed: int = 0) -> Reconstruction | None:
+    """The reconstruction from the differences of rounds that share their noise; None where they do not help.
+
+    A difference does not show the labels: where they are hidden, every class is tried for one example (the one that
+    explains most wins), and labels of a batch are searched for beside the inputs.
+    """
+    free = differences(task, observation, which)
+    if free is None:
+        return None
+    own, difference = free
+    known = difference.labels is not None
+    if observation.batch == 1 and not known:
+        tried = [difference.given(LABELS, torch.tensor([c])) for c in range(task.domain.classes)]
+        return _best(own, _attacked(task, own, tried, seed), tried)
+    return _attacked(task, own, [difference], seed, joint=not known)
+
+
+def _attacked(
+    task: Task, own: Task, observations: Sequence[Observation], seed: int, joint: bool = False
+) -> Reconstruction:
+    if observations[0].batch == 1 and inverts(own):
+        exact = Analytic()(own, observations)
+        return replace(exact, inputs=denormalised(task.model, exact.inputs))
+    solver = Lbfgs(steps=400, target=1e-12)
+    adversary = Adversary(scaled_l2(relative=True), solver=solver, restarts=2, labels="joint" if joint else "inferred")
+    attacked = adversary(own, observations, seed=seed)
+    return replace(attacked, labels=attacked.labels % task.domain.classes)
+
+
+def _best(own: Task, tried: Reconstruction, observations: Sequence[Observation]) -> Reconstruction:
+    """The class whose candidate's difference explains most of the observed one."""
+    shares = [_share(own, tried.inputs[i], tried.labels[i], one) for i, one in enumerate(observations)]
+    best = max(range(len(shares)), key=shares.__getitem__)
+    rows = slice(best, best + 1)
+    return replace(
+        tried,
+        inputs=tried.inputs[rows],
+        labels=tried.labels[rows],
+        log_posterior=tried.log_posterior[rows],
+        traces=tried.traces[rows],
+        status=tried.status[rows],
+    )
+
+
+def _share(own: Task, inputs: Tensor, labels: Tensor, observation: Observation) -> float:
+    """``cos²`` of a candidate's difference and the observed one, over all rounds."""
+    dot = ours = theirs = 0.0
+    inputs = inputs.to(next(iter(own.params.values())))
+    for one in observation.rounds:
+        update = own.client(one.params, inputs, labels, {}, buffers={**own.buffers, **one.buffers})
+        dot += sum(float((update[n].double() * v.double()).sum()) for n, v in one.observed.items())
+        ours += _square(update)
+        theirs += _square(one.observed)
+    return max(dot, 0.0) ** 2 / max(ours * theirs, 1e-300)
+
+
+def _square(tree: Tree) -> float:
+    return sum(float(value.double().square().sum()) for value in tree.values())
+
+
+__all__ = ["Difference", "Differenced", "cancelled", "differences", "repeated"]
