@@ -168,7 +168,7 @@ def doctor_faults(context: Context) -> Measurement:
 def inspect_checkpoints(context: Context) -> Measurement:
     """`leakgauge inspect` on two checkpoints of a plain PyTorch loop, batch 1, one step, rate unknown; 5 images."""
     from leakgauge.inspect.captures import captured
-    from leakgauge.inspect.findings import inspect
+    from leakgauge.inspect.running import inspect
     from leakgauge.storage.states import read_state
 
     found = lg.data.load("fashion_mnist_sample")

@@ -250,7 +250,7 @@ def test_costs_are_refused_before_they_are_spent(tmp_path: Path) -> None:
     capture = captured(*states(tmp_path, *trained(small(), record().inputs, record().labels)), small())
     with pytest.raises(DomainError, match=r"candidate of 10,000,000 examples .* GB.*at most [\d,]+ examples"):
         inspect(small(), DOMAIN, [capture], batch=10_000_000)
-    forever = Adversary(cosine(), solver=signed_adam(lr=0.1, steps=10**9))
+    forever = Adversary(cosine(), solver=signed_adam(lr=0.1, steps=10**12))
     with pytest.raises(DomainError, match="floating-point operations"):
         inspect(small(), DOMAIN, [capture], attacks=[forever])
 

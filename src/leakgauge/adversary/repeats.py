@@ -52,9 +52,13 @@ class Repeat:
     second: int
     p: float
 
-    def __str__(self) -> str:
+    def described(self, first: str, second: str) -> str:
+        """In words, with the names of the two rounds."""
         chance = f"p = {self.p:.1g}" if self.p > 1e-12 else "p < 1e-12"
-        return f"the {self.what} of rounds {self.first + 1} and {self.second + 1} repeats ({chance}, level {LEVEL})"
+        return f"the {self.what} of rounds {first} and {second} repeats ({chance}, level {LEVEL})"
+
+    def __str__(self) -> str:
+        return self.described(str(self.first + 1), str(self.second + 1))
 
 
 def repeats(
@@ -145,7 +149,7 @@ def _beyond(one: Tensor, other: Tensor, batch: int) -> tuple[Tensor, Tensor, int
 
 
 def _by_mask(one: Tree, other: Tree) -> float:
-    """The chance that fresh masks hide so many entries in common; rows that are all zero in both are dead, not hidden."""
+    """The chance that fresh masks hide so many entries in common; rows that are zero in both are dead, not hidden."""
     entries = first = second = both = 0
     for name, value in one.items():
         zero, too = value == 0, other[name] == 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +29,8 @@ from leakgauge.task import Task
 from leakgauge.types import Loss, Tree
 
 INNER = "inner."
+SOLVER = Lbfgs(steps=300, target=1e-8)
+"""A difference is free of noise: it is matched as closely as its rounding allows."""
 
 
 @dataclass(frozen=True)
@@ -115,46 +118,43 @@ def _subtracted(one: Round, other: Round, change: bool) -> Round:
 
 
 def cancelled(task: Task, observation: Observation, which: Sequence[Repeat], *, seed: int = 0) -> Reconstruction | None:
-    """The reconstruction from the differences of rounds that share their noise; None where they do not help.
+    """The reconstruction from the differences of rounds that share their noise; None where they do not help."""
+    free = differences(task, observation, which)
+    return None if free is None else attacked(task, *free, seed=seed)[0]
+
+
+def attacked(task: Task, own: Task, difference: Observation, *, seed: int = 0) -> tuple[Reconstruction, float]:
+    """The reconstruction from a difference, and the share ``cos²`` of it that this explains.
 
     A difference does not show the labels: where they are hidden, every class is tried for one example (the one that
     explains most wins), and labels of a batch are searched for beside the inputs.
     """
-    free = differences(task, observation, which)
-    if free is None:
-        return None
-    own, difference = free
     known = difference.labels is not None
-    if observation.batch == 1 and not known:
-        tried = [difference.given(LABELS, torch.tensor([c])) for c in range(task.domain.classes)]
-        return _best(own, _attacked(task, own, tried, seed), tried)
-    return _attacked(task, own, [difference], seed, joint=not known)
-
-
-def _attacked(
-    task: Task, own: Task, observations: Sequence[Observation], seed: int, joint: bool = False
-) -> Reconstruction:
-    if observations[0].batch == 1 and inverts(own):
-        exact = Analytic()(own, observations)
-        return replace(exact, inputs=denormalised(task.model, exact.inputs))
-    solver = Lbfgs(steps=400, target=1e-12)
-    adversary = Adversary(scaled_l2(relative=True), solver=solver, restarts=2, labels="joint" if joint else "inferred")
-    attacked = adversary(own, observations, seed=seed)
-    return replace(attacked, labels=attacked.labels % task.domain.classes)
-
-
-def _best(own: Task, tried: Reconstruction, observations: Sequence[Observation]) -> Reconstruction:
-    """The class whose candidate's difference explains most of the observed one."""
-    shares = [_share(own, tried.inputs[i], tried.labels[i], one) for i, one in enumerate(observations)]
+    tried = [difference]
+    if difference.batch == 1 and not known:
+        tried = [difference.given(LABELS, torch.tensor([label])) for label in range(task.domain.classes)]
+    if difference.batch == 1 and inverts(own):
+        guesses = Analytic()(own, tried)
+        guesses = replace(guesses, inputs=denormalised(task.model, guesses.inputs))
+    else:
+        labels: Literal["inferred", "joint"] = "inferred" if known or difference.batch == 1 else "joint"
+        adversary = Adversary(scaled_l2(relative=True), solver=SOLVER, restarts=2, labels=labels)
+        guesses = adversary(own, tried, seed=seed)
+        guesses = replace(guesses, labels=guesses.labels % task.domain.classes)
+    shares = [_share(own, guesses.inputs[i], guesses.labels[i], one) for i, one in enumerate(tried)]
     best = max(range(len(shares)), key=shares.__getitem__)
-    rows = slice(best, best + 1)
+    return _row(guesses, best), shares[best]
+
+
+def _row(several: Reconstruction, row: int) -> Reconstruction:
+    rows = slice(row, row + 1)
     return replace(
-        tried,
-        inputs=tried.inputs[rows],
-        labels=tried.labels[rows],
-        log_posterior=tried.log_posterior[rows],
-        traces=tried.traces[rows],
-        status=tried.status[rows],
+        several,
+        inputs=several.inputs[rows],
+        labels=several.labels[rows],
+        log_posterior=several.log_posterior[rows],
+        traces=several.traces[rows],
+        status=several.status[rows],
     )
 
 
@@ -174,4 +174,4 @@ def _square(tree: Tree) -> float:
     return sum(float(value.double().square().sum()) for value in tree.values())
 
 
-__all__ = ["Difference", "Differenced", "cancelled", "differences", "repeated"]
+__all__ = ["Difference", "Differenced", "attacked", "cancelled", "differences", "repeated"]

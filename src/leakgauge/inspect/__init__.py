@@ -2,8 +2,9 @@
 
 from leakgauge.inspect.attacks import attacks_on
 from leakgauge.inspect.captures import Capture, captured, folder_of
-from leakgauge.inspect.findings import Finding, Guess, explained, inspect
+from leakgauge.inspect.findings import Finding, Guess, explained
 from leakgauge.inspect.picture import picture
+from leakgauge.inspect.running import inspect
 from leakgauge.inspect.signs import sign_of
 
 __all__ = [

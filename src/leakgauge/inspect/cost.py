@@ -14,7 +14,7 @@ from leakgauge.inspect.attacks import Attack
 from leakgauge.task import Task
 
 WORK = 1e15
-"""Floating-point operations that an inspection may take: some hours of one core."""
+"""Floating-point operations that an inspection may take: about a day of one core."""
 
 PASSES = 9
 """An evaluation differentiates a gradient: about nine times the arithmetic of a forward pass."""

@@ -1,4 +1,4 @@
-"""Inspecting captured updates: attack them with no knowledge of the client but its model.
+"""What an attack on a captured update found, beside what the same attack finds in noise.
 
 With known records the reconstructions are scored. Without, what can be said is how much of the update each
 reconstruction explains, beside what the same attack explains of several draws of noise in its place.
@@ -6,35 +6,23 @@ reconstruction explains, beside what the same attack explains of several draws o
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from leakgauge import metrics
-from leakgauge.adversary import nulls
-from leakgauge.attacks import adaptive
-from leakgauge.client import Recipe
-from leakgauge.defenses import Protection
-from leakgauge.errors import DataError, DomainError
-from leakgauge.inspect.attacks import Attack, attacks_on
 from leakgauge.inspect.captures import Capture
 from leakgauge.inspect.comparison import LEVEL, threshold
-from leakgauge.inspect.cost import refuse_costs
-from leakgauge.inspect.readings import EXPLAINS, TURNED, UNDECIDED, Reading, decided, readings
-from leakgauge.losses import CrossEntropy
+from leakgauge.inspect.readings import EXPLAINS, TURNED, UNDECIDED, decided
 from leakgauge.observation import Observation
-from leakgauge.seeds import seed_of
 from leakgauge.task import Task
-from leakgauge.types import Domain, Loss, Records
+from leakgauge.types import Records
 
 DECIBELS = 1.0
 """Gains in PSNR below this are too small to see, whatever their spread."""
-
-DRAWS = 5
 
 
 @dataclass(frozen=True)
@@ -95,115 +83,26 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Client:
-    """What is assumed of the client behind a captured update: its recipe, and the defense that it declares."""
+class Compared:
+    """The guesses from every reading of a capture, beside those from noise in its place.
 
-    model: nn.Module
-    domain: Domain
-    batch: int = 1
-    mode: str = "eval"
-    loss: Loss | None = None
-    defense: Protection | None = None
-
-    def __post_init__(self) -> None:
-        early = self.defense and (*self.defense.input, *self.defense.model)
-        if early:
-            raise DomainError(
-                f"{early[0]!r} acts on the records or the model, and a capture shows the update alone",
-                where="inspect",
-                remedy="name the parts that act on the update, or run an audit",
-            )
-
-    def task(self, capture: Capture) -> Task:
-        """The task at the weights of a capture. With a defense its scale counts: a change has an unknown rate."""
-        own = copy.deepcopy(self.model)
-        capture.before.into(own)
-        recipe = Recipe(
-            batch=self.batch,
-            mode="train" if self.mode == "train" else "eval",
-            loss=self.loss or CrossEntropy(),
-            shares="gradient" if self.defense is None or capture.kind == "gradient" else "change",
-        )
-        return Task(own, self.domain, recipe, self.defense or Protection())
-
-
-def inspect(
-    model: nn.Module,
-    domain: Domain,
-    captures: Sequence[Capture],
-    *,
-    batch: int = 1,
-    labels: Tensor | None = None,
-    known: Records | None = None,
-    attacks: Sequence[Attack] | None = None,
-    mode: str = "eval",
-    loss: Loss | None = None,
-    defense: Protection | None = None,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> list[Finding]:
-    """Attack every capture; labels are read off the last layer unless given.
-
-    ``batch`` is the number of examples behind each update (a guess is allowed: it is an assumption). ``known`` are
-    records that may be among them; each is scored against its best match. ``defense`` is what the client does to its
-    update, if known: the adaptive adversary models it. ``draws`` of noise, three at least, are what it is compared
-    with.
+    ``turned`` says of each reading whether it is the opposite of the one given; ``entries`` is the size of the update.
     """
-    if not captures:
-        raise DataError("there is no update to inspect", where="inspect", remedy="give at least one")
-    if draws < 3:
-        raise DomainError(f"{draws} draws of noise show no spread", where="inspect", remedy="use at least 3 draws")
-    client = Client(model, domain, batch, mode, loss, defense)
-    findings = []
-    for place, capture in enumerate(captures):
-        task = client.task(capture)
-        chosen = attacks or ([adaptive()] if defense is not None else attacks_on(task, batch))
-        if not place:
-            refuse_costs(task, chosen, batch, problems=(2 + draws) * len(captures))
-        possible = readings(task, capture, batch, labels)
-        clear = [reading.observation for reading in possible]
-        noise = [nulls.noise(clear[:1], seed=seed_of(seed, place, k))[0] for k in range(draws)]
-        guesses = _best_guesses(task, chosen, [*clear, *noise], seed_of(seed, place))
-        compared = _Compared(task, possible, guesses[: len(clear)], guesses[len(clear) :], known)
-        findings.append(compared.finding(capture))
-    return findings
 
-
-def _best_guesses(task: Task, attacks: Sequence[Attack], observations: Sequence[Observation], seed: int) -> list[Guess]:
-    """For each observation the guess, over all attacks, that explains most of it; the first of equal ones."""
-    by_attack = [_guesses(task, attack, observations, seed) for attack in attacks]
-    return [max(several, key=lambda guess: guess.explained) for several in zip(*by_attack, strict=True)]
-
-
-def _guesses(task: Task, attack: Attack, observations: Sequence[Observation], seed: int) -> list[Guess]:
-    reconstruction = attack(task, observations, seed=seed)
-    guesses = []
-    for i, observation in enumerate(observations):
-        inputs, labels = reconstruction.inputs[i].detach().float(), reconstruction.labels[i]
-        if task.domain.box is not None:
-            inputs = inputs.nan_to_num().clamp(*task.domain.box)
-        guesses.append(Guess(explained(task, inputs, labels, observation), inputs, labels, repr(attack)))
-    return guesses
-
-
-@dataclass(frozen=True)
-class _Compared:
-    """The guesses from every reading of a capture, beside those from noise in its place."""
-
-    task: Task
-    possible: Sequence[Reading]
+    entries: int
+    turned: Sequence[bool]
     guesses: Sequence[Guess]
     from_noise: Sequence[Guess]
     known: Records | None
 
     def finding(self, capture: Capture) -> Finding:
-        above = [self._above_noise(guess) for guess in self.guesses]
+        above = [self.above_noise(guess) for guess in self.guesses]
         best, other = 0, None
         if len(self.guesses) > 1:
             choice = decided([guess.explained for guess in self.guesses], above)
             best = choice or 0
             other = self.guesses[1] if choice is None else None
-        guess, turned = self.guesses[best], self.possible[best].turned
+        guess, turned = self.guesses[best], self.turned[best]
         notes = capture.notes + ((TURNED,) if turned else ()) + ((UNDECIDED,) if other else ())
         null = max(self.from_noise, key=lambda one: one.explained)
         finding = Finding(
@@ -222,12 +121,11 @@ class _Compared:
         )
         return self._scored(finding)
 
-    def _above_noise(self, guess: Guess) -> bool:
+    def above_noise(self, guess: Guess) -> bool:
         """Correlations are compared; those with noise cannot spread less than ``1/√P``, for P entries."""
-        entries = sum(value.numel() for value in self.task.params.values())
         nulls_ = [math.sqrt(one.explained) for one in self.from_noise]
         level = LEVEL / len(self.guesses)
-        return math.sqrt(guess.explained) > threshold(nulls_, level=level, least=entries**-0.5)
+        return math.sqrt(guess.explained) > threshold(nulls_, level=level, least=self.entries**-0.5)
 
     def _scored(self, finding: Finding) -> Finding:
         """With the PSNR of known records, and the sentence."""
