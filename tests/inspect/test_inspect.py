@@ -180,7 +180,8 @@ def test_two_classes_cannot_say_and_both_are_shown(tmp_path: Path) -> None:
     domain = Domain("image", (1, 8, 8), 2)
     private = Records(record().inputs, torch.tensor([1]), domain)
     before, after = trained(model, private.inputs, private.labels)
-    capture = captured(*states(tmp_path, before, after), model)
+    change = {name: after[name] - before[name] for name in before}
+    capture = captured(*states(tmp_path, before, change, kind="change"), model)
     attacks = attacks_on(Task(model, domain), 1)[:1]
     (finding,) = inspect(model, domain, [capture], attacks=attacks, draws=3)
     assert finding.other is not None
@@ -190,7 +191,7 @@ def test_two_classes_cannot_say_and_both_are_shown(tmp_path: Path) -> None:
     picture([finding], tmp_path / "both.png")
     with Image.open(tmp_path / "both.png") as image:
         assert image.size == (4 * 30, 4 * 10)
-    stated = captured(*states(tmp_path, before, after, sign=1), model)
+    stated = captured(*states(tmp_path, before, change, kind="change", sign=1), model)
     (finding,) = inspect(model, domain, [stated], attacks=attacks, draws=3)
     assert finding.other is None
 

@@ -39,8 +39,11 @@ VISIBLE = 1e-4
 FLAT = 1.5
 """Noise has no leading direction: its norm is at most this many times ``(√a + √b)/√(ab)`` of its length, if a × b."""
 
-SAME = 0.5
-"""The least correlation of two rounds' noise that counts as the same noise; a small one may have another cause."""
+CONTINUOUS = 0.9
+"""The least share of distinct entries in an update with additive noise."""
+
+SAME = 0.99
+"""The least correlation that counts as the same noise, which leaves one up to rounding; local steps leave less."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,11 @@ def _by_rank(one: Tree, other: Tree, batch: int) -> float | None:
     """The chance of so high a correlation beyond the rank of a gradient; None where there is no noise to compare."""
     product, squares, entries = 0.0, [0.0, 0.0], 0
     for name, value in one.items():
-        if value.dim() != 2 or bool((value == other[name]).all()):
+        if (
+            value.dim() != 2
+            or not (_continuous(value) and _continuous(other[name]))
+            or bool((value == other[name]).all())
+        ):
             continue
         beyond = _beyond(value.double(), other[name].double(), batch)
         if beyond is None:
@@ -120,6 +127,11 @@ def _by_rank(one: Tree, other: Tree, batch: int) -> float | None:
         return None
     correlation = product / math.sqrt(squares[0] * squares[1])
     return max(float(stats.norm.sf(correlation * math.sqrt(entries))), 5e-324) if correlation > SAME else 1.0
+
+
+def _continuous(value: Tensor) -> bool:
+    """Whether entries differ from each other, as with additive noise; pruned or quantised ones do not."""
+    return value.unique().numel() > CONTINUOUS * value.numel()
 
 
 def _beyond(one: Tensor, other: Tensor, batch: int) -> tuple[Tensor, Tensor, int] | None:

@@ -8,7 +8,8 @@ that every attack on an undefended client applies.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,11 +19,13 @@ from torch.func import functional_call
 
 from leakgauge.adversary import Adversary, Reconstruction, scaled_l2
 from leakgauge.adversary.repeats import Repeat, repeats
+from leakgauge.adversary.run import joined
 from leakgauge.adversary.solver import Lbfgs
 from leakgauge.attacks.analytic import Analytic, inverts
 from leakgauge.client import LABELS
 from leakgauge.defenses import Protection, UpdatePart, parts_of
 from leakgauge.defenses.update.chain import is_noise
+from leakgauge.errors import AssumptionWarning
 from leakgauge.models import denormalised
 from leakgauge.observation import Observation, Round
 from leakgauge.task import Task
@@ -146,6 +149,44 @@ def attacked(task: Task, own: Task, difference: Observation, *, seed: int = 0) -
     return _row(guesses, best), shares[best]
 
 
+def without_repeats(
+    task: Task,
+    observations: Sequence[Observation],
+    invert: Callable[[Sequence[Observation]], Reconstruction],
+    seed: int,
+) -> Reconstruction:
+    """Attack observations whose noise repeats by their differences, and the others as ``invert`` does.
+
+    Where differences do not help (the same weights in every round), rounds that share their noise count once.
+    """
+    parts: dict[int, Reconstruction] = {}
+    left: dict[int, Observation] = {}
+    for place, one in enumerate(observations):
+        noise = [repeat for repeat in repeated(task, one) if repeat.what == "noise"] if _may_repeat(task, one) else []
+        guess = cancelled(task, one, noise, seed=seed) if noise else None
+        if guess is not None:
+            like = next(iter(task.params.values()))
+            parts[place] = replace(guess, inputs=guess.inputs.to(like), traces=guess.traces or (like.new_zeros(0),))
+        else:
+            second = {repeat.second for repeat in noise}
+            rounds = tuple(each for r, each in enumerate(one.rounds) if r not in second)
+            left[place] = replace(one, rounds=rounds) if second else one
+        if noise:
+            how = "cancelled by differences" if guess is not None else "rounds that share it count once"
+            warnings.warn(f"noise repeats: {how} ({noise[0]})", AssumptionWarning, stacklevel=4)
+    if not parts:
+        return invert(list(left.values()))
+    order = [*parts, *left]
+    several = [*parts.values(), *([invert(list(left.values()))] if left else [])]
+    return joined(several, [order.index(place) for place in range(len(observations))])
+
+
+def _may_repeat(task: Task, observation: Observation) -> bool:
+    """Whether there are rounds to compare, and a part that could draw."""
+    parts = parts_of(task.protection.update)
+    return len(observation.rounds) > 1 and any(part != part.neutral() for part in parts)
+
+
 def _row(several: Reconstruction, row: int) -> Reconstruction:
     rows = slice(row, row + 1)
     return replace(
@@ -174,4 +215,4 @@ def _square(tree: Tree) -> float:
     return sum(float(value.double().square().sum()) for value in tree.values())
 
 
-__all__ = ["Difference", "Differenced", "attacked", "cancelled", "differences", "repeated"]
+__all__ = ["Difference", "Differenced", "attacked", "cancelled", "differences", "repeated", "without_repeats"]

@@ -122,10 +122,10 @@ class Compared:
         return self._scored(finding)
 
     def above_noise(self, guess: Guess) -> bool:
-        """Correlations are compared; those with noise cannot spread less than ``1/√P``, for P entries."""
-        nulls_ = [math.sqrt(one.explained) for one in self.from_noise]
+        """Correlations are compared as Fisher's z; with noise in P entries they spread by ``1/√P`` at least."""
         level = LEVEL / len(self.guesses)
-        return math.sqrt(guess.explained) > threshold(nulls_, level=level, least=self.entries**-0.5)
+        limit = threshold([_fisher(one.explained) for one in self.from_noise], level=level, least=self.entries**-0.5)
+        return _fisher(guess.explained) > limit
 
     def _scored(self, finding: Finding) -> Finding:
         """With the PSNR of known records, and the sentence."""
@@ -147,6 +147,11 @@ def explained(task: Task, inputs: Tensor, labels: Tensor, observation: Observati
     dot = sum(float((ours[n].double() * theirs[n].double()).sum()) for n in ours)
     sizes = [sum(float(v.double().square().sum()) for v in tree.values()) for tree in (ours, theirs)]
     return max(dot, 0.0) ** 2 / max(sizes[0] * sizes[1], 1e-300)
+
+
+def _fisher(share: float) -> float:
+    """``artanh cos`` of a share ``cos²``: about normal where the correlation itself is squeezed below one."""
+    return math.atanh(min(math.sqrt(share), 1 - 1e-15))
 
 
 def _scores(inputs: Tensor, known: Records | None) -> tuple[float, ...]:
