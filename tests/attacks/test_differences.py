@@ -112,14 +112,28 @@ def test_a_change_and_a_normalisation_are_undone() -> None:
     assert float(psnr(guess.inputs[0], x)) > 60
 
 
+def test_clipping_does_not_matter_to_a_first_linear_layer() -> None:
+    x, y = record()
+    task = Task(linear(), DOMAIN).protect("clip(norm=0.1) | gaussian(std=1.0)")
+    scaled, clipped = observed(linear(), x, y, same=True, std=0.0), []
+    noise = {n: torch.randn_like(v) for n, v in scaled.rounds[0].observed.items()}
+    for one in scaled.rounds:
+        length = torch.cat([v.flatten() for v in one.observed.values()]).norm()
+        clipped.append(Round({n: 0.1 * v / length + noise[n] for n, v in one.observed.items()}, one.params))
+    observation = Observation(tuple(clipped), 1)
+    guess = cancelled(task, observation, repeated(task, observation))
+    assert guess is not None
+    assert float(psnr(guess.inputs[0].clamp(0, 1), x)) > 60
+
+
 def test_what_differences_cannot_cancel() -> None:
     x, y = record()
-    observation = observed(linear(), x, y, same=True)
     steps = Recipe(shares="change", local_steps=3)
     for task in (
-        Task(linear(), DOMAIN).protect("clip(norm=1.0) | gaussian(std=1.0)"),
+        Task(smooth(), DOMAIN).protect("clip(norm=1.0) | gaussian(std=1.0)"),
         Task(linear(), DOMAIN, steps).protect("gaussian(std=1.0)"),
     ):
+        observation = observed(task.model, x, y, same=True)
         which = repeated(task, observation)
         assert which
         assert cancelled(task, observation, which) is None

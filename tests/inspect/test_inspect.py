@@ -313,6 +313,36 @@ def test_a_folder_of_rounds_and_clients(tmp_path: Path) -> None:
     assert len(folder_of(tmp_path, small(), captures[0].before)) == 4
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_rounds_of_one_client_are_looked_at_together(same: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 24), nn.ReLU(), nn.Linear(24, 4))
+    private = record()
+    for r in (1, 2):
+        generator = torch.Generator().manual_seed(9 if same else r)
+        save_file({n: v.clone() for n, v in model.state_dict().items()}, tmp_path / f"r{r}.safetensors")
+        model.zero_grad()
+        nn.functional.cross_entropy(model(private.inputs), private.labels).backward()
+        gradient = {
+            n: p.grad + torch.randn(p.shape, generator=generator)
+            for n, p in model.named_parameters()
+            if p.grad is not None
+        }
+        save_file(gradient, tmp_path / f"u{r}.safetensors", metadata_of("gradient", round=r, client=3))
+        torch.optim.SGD(model.parameters(), lr=0.3).step()
+    captures = folder_of(tmp_path, model)
+    attacks = attacks_on(Task(model, DOMAIN), 1)[:1]
+    first, second, *further = inspect(model, DOMAIN, captures, known=private, attacks=attacks, draws=3)
+    assert max(*first.psnr, *second.psnr) < 20
+    assert len(further) == same
+    assert any("the noise of rounds 1 and 2 repeats" in note for note in second.notes) == same
+    for finding in further:
+        assert finding.psnr[0] > 40
+        assert finding.nearer == (True,)
+        assert finding.labels.tolist() == [2]
+        assert finding.name == "client 3, difference"
+
+
 def test_what_cannot_be_inspected(tmp_path: Path) -> None:
     before, after = trained(small(), record().inputs, record().labels)
     for one, other, said in (

@@ -131,7 +131,7 @@ def _by_rank(one: Tree, other: Tree, batch: int) -> float | None:
 
 def _continuous(value: Tensor) -> bool:
     """Whether entries differ from each other, as with additive noise; pruned or quantised ones do not."""
-    return value.unique().numel() > CONTINUOUS * value.numel()
+    return int(value.unique().numel()) > CONTINUOUS * value.numel()
 
 
 def _beyond(one: Tensor, other: Tensor, batch: int) -> tuple[Tensor, Tensor, int] | None:

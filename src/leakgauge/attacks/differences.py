@@ -21,9 +21,10 @@ from leakgauge.adversary import Adversary, Reconstruction, scaled_l2
 from leakgauge.adversary.repeats import Repeat, repeats
 from leakgauge.adversary.run import joined
 from leakgauge.adversary.solver import Lbfgs
+from leakgauge.attacks.adapting import hint_of
 from leakgauge.attacks.analytic import Analytic, inverts
 from leakgauge.client import LABELS
-from leakgauge.defenses import Protection, UpdatePart, parts_of
+from leakgauge.defenses import Protection, parts_of
 from leakgauge.defenses.update.chain import is_noise
 from leakgauge.errors import AssumptionWarning
 from leakgauge.models import denormalised
@@ -90,10 +91,13 @@ def repeated(task: Task, observation: Observation) -> list[Repeat]:
 def differences(task: Task, observation: Observation, which: Sequence[Repeat]) -> tuple[Task, Observation] | None:
     """A task and an observation without noise, from rounds that share it; None where differences do not help.
 
-    They need one local step, weights that differ between the rounds, and nothing but noise at the update stage.
+    They need one local step, weights that differ between the rounds, and nothing but noise at the update stage; parts
+    that scale the update (clipping) are allowed where a first linear layer is read off, which no scale matters to.
     """
-    recipe, before_noise = task.recipe, [p for p in parts_of(task.protection.update) if not _adds_noise(p)]
-    plain = recipe.local_steps == 1 and not recipe.weight_decay and not before_noise
+    recipe, parts = task.recipe, parts_of(task.protection.update)
+    read_off = observation.batch == 1 and inverts(task)
+    noise_alone = all(is_noise(p) or p == p.neutral() or (read_off and hint_of(p).scales) for p in parts)
+    plain = recipe.local_steps == 1 and not recipe.weight_decay and noise_alone
     others = (*task.protection.input, *task.protection.model, *task.protection.training)
     pairs = [(observation.rounds[r.first], observation.rounds[r.second]) for r in which if r.what == "noise"]
     rounds = [_subtracted(one, other, recipe.shares == "change") for one, other in pairs]
@@ -106,10 +110,6 @@ def differences(task: Task, observation: Observation, which: Sequence[Repeat]) -
     differenced = Task(Differenced(task.model), domain, own, Protection())
     state = differenced.params
     return differenced, Observation(tuple(replace(one, params=state) for one in rounds), observation.batch)
-
-
-def _adds_noise(part: UpdatePart) -> bool:
-    return is_noise(part) or part == part.neutral()
 
 
 def _subtracted(one: Round, other: Round, change: bool) -> Round:
