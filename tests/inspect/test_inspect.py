@@ -17,6 +17,7 @@ from leakgauge.attacks.adaptive import Adaptive
 from leakgauge.defenses import protection
 from leakgauge.errors import DomainError
 from leakgauge.inspect import Capture, attacks_on, captured, folder_of, inspect, picture, sign_of
+from leakgauge.inspect.separable import separable
 from leakgauge.priors import tv
 from leakgauge.storage.states import FileError, State, metadata_of, read_state
 from leakgauge.task import Task
@@ -161,6 +162,22 @@ def test_signed_features_without_a_last_bias_are_not_turned(activation: type[nn.
     assert sign_of(task, gradient, 1) == 1
     assert sign_of(task, {n: -g for n, g in gradient.items()}, 1) == -1
     assert sign_of(task, gradient, 2) is None  # of a batch the last layer alone does not say
+
+
+@pytest.mark.parametrize("batch", [2, 5, 8])
+def test_labels_of_signed_features_do_not_depend_on_the_sign(batch: int) -> None:
+    torch.manual_seed(batch)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3, stride=2), nn.Tanh(), nn.Flatten(), nn.Linear(36, 10, bias=False))
+    x, y = torch.rand(batch, 1, 8, 8), torch.randperm(10)[:batch]
+    nn.functional.cross_entropy(model(x), y).backward()
+    gradient = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    for sign in (1, -1):
+        labels = separable({n: sign * g for n, g in gradient.items()}, 10, batch)
+        assert labels is not None
+        assert labels.tolist() == sorted(y.tolist())
+    noisy = {n: g + 0.01 * g.abs().max() * torch.randn_like(g) for n, g in gradient.items()}
+    assert separable(noisy, 10, batch) is None  # its rank is no longer that of the batch
+    assert separable(gradient, 10, 9) is None
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -10,6 +10,7 @@ from torch import Tensor
 from leakgauge.client import LABELS
 from leakgauge.defenses import Protection
 from leakgauge.inspect.captures import Capture
+from leakgauge.inspect.separable import separable
 from leakgauge.inspect.signs import sign_of
 from leakgauge.observation import Observation, Round
 from leakgauge.storage.states import State
@@ -38,7 +39,12 @@ class Reading:
 
 
 def readings(task: Task, capture: Capture, batch: int, labels: Tensor | None) -> list[Reading]:
-    """One reading where the file states its sign or the last layer shows it, otherwise both, as given first."""
+    """One reading where the file states its sign or the last layer shows it, otherwise both, as given first.
+
+    Labels that the last layer shows whatever the sign are used in both.
+    """
+    if labels is None and batch > 1:
+        labels = separable(capture.gradient, task.domain.classes, batch)
     sign = 1 if capture.declared else sign_of(task, capture.gradient, batch)
     signs = (1, -1) if sign is None else (sign,)
     granted: Nuisances = {} if labels is None else {LABELS: labels}
