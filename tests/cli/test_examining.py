@@ -120,7 +120,7 @@ def test_preflight(home: Path) -> None:
 
 @pytest.mark.parametrize("sent", [("--after", "b.safetensors"), ("--gradient", "g.safetensors")])
 def test_inspect(home: Path, sent: tuple[str, str]) -> None:
-    start = ("inspect", "--before", "a.safetensors", *sent, "--model", "strangers_net:build", "--draws", "1")
+    start = ("inspect", "--before", "a.safetensors", *sent, "--model", "strangers_net:build", "--draws", "3")
     code, said = ran(*start, "--known", "x.npz", "--out", "seen")
     assert code == 0, said
     assert "this imports your code" in said

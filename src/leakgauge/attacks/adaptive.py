@@ -38,6 +38,7 @@ from leakgauge.attacks import ats, mixing  # noqa: F401  (they register how thei
 from leakgauge.attacks.adapting import decoder_of, hint_of
 from leakgauge.attacks.analytic import Analytic, inverts
 from leakgauge.attacks.believed import believed, with_received_norm, without_small_noise
+from leakgauge.attacks.differences import without_repeats
 from leakgauge.attacks.precode import NOISE, Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
 from leakgauge.client import LABELS
 from leakgauge.defenses import Protection, UpdatePart
@@ -95,6 +96,8 @@ class Adaptive(Part):
     - MixUp, InstaHide: the encodings of every round are inverted, then decoded: MixUp's coefficients are fitted where
       they are hidden, and over several rounds its indices are found; InstaHide needs the indices, and takes
       hidden coefficients from soft labels.
+    - Noise that repeats between rounds (:mod:`~leakgauge.adversary.repeats`): cancelled by differences of the rounds,
+      which are attacked without it; at the same weights in every round, rounds that share their noise count once.
     - ATS: the transformed record is reconstructed, then undone as far as its policy allows.
     - With random pruning, labels come from the rows of the last weight: its bias may have lost the telling entry.
 
@@ -104,7 +107,7 @@ class Adaptive(Part):
     CNN, noise of std 0.001 to 0.1).
     """
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     models_defense: ClassVar[Literal["any"]] = "any"
 
     steps: int = 1000
@@ -206,7 +209,7 @@ class Adaptive(Part):
         how = {"seed": seed, "device": device, "path": path, "memory": memory, "progress": progress}
 
         def invert(some: Sequence[Observation]) -> Reconstruction:
-            return self._invert(task, some, how)
+            return without_repeats(task, some, lambda rest: self._invert(task, rest, how), seed)
 
         part = task.protection.input[-1] if task.protection.input else None
         decoder = decoder_of(part) if part is not None else None
