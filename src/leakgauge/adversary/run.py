@@ -344,7 +344,9 @@ class _Run:
         """The best restart of each observation and setting; a tie, or nothing finite, keeps the earlier one."""
         used = self._labels_of(keys)
         labels = solution.unknowns[SOFT_LABELS] if used is None else used
-        hard = labels.argmax(-1) if labels.dim() == 3 else labels  # soft where searched for, or mixed by the input stage
+        hard = (
+            labels.argmax(-1) if labels.dim() == 3 else labels
+        )  # soft where searched for, or mixed by the input stage
         for n, key in enumerate(keys):
             objective, place = float(solution.objective[n]), (key.observation, key.setting)
             if place not in self.best or objective < self.best[place].objective:

@@ -91,7 +91,8 @@ class Adaptive(Part):
       they are hidden, and over several rounds its indices are found; InstaHide needs the indices, and takes
       hidden coefficients from soft labels.
     - ATS: the transformed record is reconstructed, then undone as far as its policy allows.
-    - With random pruning, labels come from the rows of the last weight: its bias may have lost the telling entry.
+    - Hidden labels are counted by likelihood, from all that the last layer still shows; each restart tries the next
+      likely hypothesis.
 
     ``tv_weight`` weighs the mean total variation against a cosine, ``tv_density`` the summed one against a log
     density, which is measured in nats; records that are no images get no prior. ``labels`` says what is done where
@@ -99,7 +100,7 @@ class Adaptive(Part):
     CNN, noise of std 0.001 to 0.1).
     """
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     models_defense: ClassVar[Literal["any"]] = "any"
 
     steps: int = 1000
@@ -171,7 +172,6 @@ class Adaptive(Part):
             prior=smooth if images else uniform(),
             solver=adam(lr=0.1, steps=self.steps, sign="soft", schedule=cosine_decay(floor=0.01)),
             labels=self.labels,
-            rule=next((rule for part in parts if (rule := hint_of(part).rule) != "auto"), "auto"),
             restarts=self.restarts,
             start="grey",
         )
@@ -260,7 +260,6 @@ class Adaptive(Part):
         warnings.warn(f"adaptive() falls back to a cosine: {reason}", AssumptionWarning, stacklevel=4)
         drop = tuple(name for part in task.protection.chain.parts for name in hint_of(part).drop)
         plain = replace(self.adversary(Protection(), images=_smooth(task)), likelihood=cosine(drop=drop))
-        plain = replace(plain, rule=adversary.rule)
         plain = plain if adversary.hidden is None else with_latent_noise(plain)
         return plain(task, observations, **how)
 

@@ -20,6 +20,12 @@ class Counts:
     counts: Tensor
     confidence: float
     alternatives: tuple[tuple[Tensor, float], ...] = ()
+    unrounded: Tensor | None = None
+
+    @property
+    def numbers(self) -> Tensor:
+        """The counts before they were rounded, where a likelihood gave them."""
+        return self.counts.double() if self.unrounded is None else self.unrounded
 
     @property
     def labels(self) -> Tensor:

@@ -28,35 +28,29 @@ ROUNDS = 30
 @dataclass(frozen=True)
 class Evidence:
     """``rows [C]``: a times the size of the mean feature; ``direction [F]``: the unit vector along it; ``bias [C]``: a
-    itself where its entry was sent, NaN elsewhere. ``noise`` is the standard deviation of an entry, ``entries [C]``
-    how much of the direction each row still has. ``scaled``: the whole is known up to a positive factor only."""
+    itself where its entry was sent, NaN elsewhere. ``noise`` is the standard deviation of an entry, ``rough`` that of
+    what the rows leave unexplained where entries were pruned, ``entries [C]`` how much of the direction each row still
+    has. ``scaled``: the whole is known up to a positive factor only."""
 
     rows: Tensor
     direction: Tensor
     bias: Tensor
     noise: float
+    rough: float
     entries: Tensor
     scaled: bool
 
 
 def evidence(task: Task, layer: LastLayer, one: Round, batch: int) -> Evidence:
     """What one round says, as the gradient of the mean loss would say it."""
-    recipe, (weight_name, bias_name) = task.recipe, layer.names
-    weight, bias = one.observed[weight_name].double(), None
-    if bias_name is not None:
-        bias = one.observed[bias_name].double()
-    divisor = float(batch) if recipe.reduction == "sum" else 1.0
-    if recipe.shares == "change":  # a weight change points against the gradient
-        divisor *= -recipe.learning_rate * sum(momenta(recipe))
-    weight = weight / divisor
-    bias = None if bias is None else bias / divisor
-    if recipe.shares == "change" and recipe.weight_decay:
-        weight = weight - recipe.weight_decay * layer.weight * (weight != 0)
-        bias = None if bias is None else bias - recipe.weight_decay * layer.bias * (bias != 0)
-    rows, direction, left = _rank_one(weight, (one.observed[weight_name] != 0).double())
-    absent = torch.full_like(rows, torch.nan)
-    sent = absent if bias is None else torch.where(one.observed[bias_name or ""] != 0, bias, absent)
-    return Evidence(rows, direction, sent, _noise(weight, bias), left, _hides_scale(task, one))
+    weight, masks = _gradient(task.recipe, layer, one, batch, layer.names[0])
+    rows, direction, held, rough = _rank_one(weight, masks, layer)
+    if layer.names[1] is None or _fills(task):  # an entry of the bias may be noise alone
+        bias, sent = rows.new_full(rows.shape, torch.nan), None
+    else:
+        entries, there = _gradient(task.recipe, layer, one, batch, layer.names[1])
+        bias, sent = torch.where(there > 0, entries, torch.nan), entries
+    return Evidence(rows, direction, bias, _noise(weight, sent), rough, held, _hides_scale(task, one))
 
 
 def momenta(recipe: Recipe) -> list[float]:
@@ -65,17 +59,45 @@ def momenta(recipe: Recipe) -> list[float]:
     return [sum(recipe.momentum**k for k in range(last - step + 1)) for step in range(recipe.local_steps)]
 
 
-def _rank_one(weight: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """``weight ≈ rows · directionᵀ`` over the entries that are there, by alternating least squares."""
+def _gradient(recipe: Recipe, layer: LastLayer, one: Round, batch: int, name: str) -> tuple[Tensor, Tensor]:
+    """One tensor of the update as a gradient of the mean loss, and where it has entries: by a granted mask, or where
+    it is not zero."""
+    value = one.observed[name].double()
+    masks = [held[name] for held in one.granted.values() if not isinstance(held, Tensor) and name in held]
+    fitting = [mask.expand_as(value) for mask in masks if mask.unique().numel() <= 2]
+    there = ((fitting[0] if fitting else value) != 0).double()
+    divisor = float(batch) if recipe.reduction == "sum" else 1.0
+    if recipe.shares == "gradient":
+        return value / divisor * there, there
+    # a weight change points against the gradient
+    state = layer.weight if name == layer.names[0] else layer.bias
+    slope = -value / (divisor * recipe.learning_rate * sum(momenta(recipe))) - recipe.weight_decay / divisor * state
+    return slope * there, there
+
+
+def _rank_one(weight: Tensor, mask: Tensor, layer: LastLayer) -> tuple[Tensor, Tensor, Tensor, float]:
+    """``weight ≈ rows · directionᵀ`` over the entries that are there; how much of it each row has; what is left over.
+
+    Where entries are missing, by alternating least squares from the mean feature of drawn inputs, which counts as one
+    more row.
+    """
     tiny = torch.finfo(weight.dtype).tiny
-    direction = torch.linalg.svd(weight, full_matrices=False)[2][0]
-    for _ in range(ROUNDS if bool((mask == 0).any()) else 1):
-        held = mask @ direction.square()
-        rows = (weight * mask) @ direction / held.clamp(min=tiny)
-        direction = (weight * mask).T @ rows / (mask.T @ rows.square()).clamp(min=tiny)
+    left = mask.sum(0)
+    if not bool(((left > 0) & (left < len(mask))).any()):
+        direction = torch.linalg.svd(weight, full_matrices=False)[2][0]
+        return weight @ direction, direction, torch.ones_like(weight[:, 0]), 0.0
+    drawn = torch.ones_like(weight[0]) if layer.features is None else layer.features.mean(0)
+    drawn = drawn / drawn.norm().clamp(min=tiny)
+    direction = drawn
+    for _ in range(ROUNDS):
+        rows = weight @ direction / (mask @ direction.square()).clamp(min=tiny)
+        typical = rows.square().mean()
+        direction = (weight.T @ rows + typical * drawn) / (mask.T @ rows.square() + typical).clamp(min=tiny)
         direction = direction / direction.norm().clamp(min=tiny)
     held = mask @ direction.square()
-    return (weight * mask) @ direction / held.clamp(min=tiny), direction, held
+    rows = weight @ direction / held.clamp(min=tiny)
+    rest = (weight - rows.unsqueeze(1) * direction) * mask
+    return rows, direction, held, float((rest.square().sum() / mask.sum().clamp(min=1)).sqrt())
 
 
 def _noise(weight: Tensor, bias: Tensor | None) -> float:
@@ -90,5 +112,11 @@ def _noise(weight: Tensor, bias: Tensor | None) -> float:
 
 def _hides_scale(task: Task, one: Round) -> bool:
     rate = LEARNING_RATE in task.nuisances and LEARNING_RATE not in one.granted
-    kept = all(isinstance(part, KEEPS_SCALE) for part in task.protection.chain.parts)
-    return rate or bool(task.protection.training) or not kept
+    parts = task.protection.chain.parts
+    kept = all(isinstance(part, KEEPS_SCALE) for part in parts)
+    return rate or bool(task.protection.training) or not kept or _fills(task)
+
+
+def _fills(task: Task) -> bool:
+    """Whether noise hides which entries are missing."""
+    return any(isinstance(part, RandomPrune) for part in task.protection.chain.parts[:-1])

@@ -9,6 +9,7 @@ A hypothesis is good where ``n`` comes out as whole numbers that are not negativ
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +19,7 @@ from leakgauge.adversary.labels.counts import Counts, overlap, whole
 from leakgauge.adversary.labels.evidence import Evidence, momenta
 from leakgauge.adversary.labels.layer import LastLayer
 from leakgauge.client import Recipe
-from leakgauge.types import Loss, Tree
+from leakgauge.types import Loss
 
 SIZES, FACTORS, BEST = 81, 61, 200
 FLOOR = 0.05
@@ -27,11 +28,13 @@ SURE = 0.02
 """A relative spread below which one number stands for all."""
 
 
-def counted(evidence: Evidence, layer: LastLayer, change: Tree, recipe: Recipe, batch: int) -> Counts:
-    """The likeliest counts of a batch; ``change`` is what a weight change did to the last layer, else empty."""
+def counted(evidence: Evidence, path: Sequence[LastLayer], recipe: Recipe, batch: int) -> Counts:
+    """The likeliest counts of a batch; ``path`` is the last layer as each local step met it, as far as one knows."""
+    layer = path[0]
     sizes, log_prior = _size(evidence, layer).grid()
-    base, share = _base(evidence, layer, change, recipe, sizes)
-    mean, variance = _mean_gradient(evidence, layer, sizes, batch)
+    base, share = (part.mean(0) for part in _bases(evidence, path, recipe, sizes))
+    variation = _variation(evidence, layer)
+    mean, noise, of_rows = _mean_gradient(evidence, variation, sizes, batch)
     factors = base.new_ones(len(sizes), 1)
     if evidence.scaled:  # no count is negative: mean_c ≤ factor · base_c for every class
         least = (mean / base.clamp(min=1e-6)).amax(1, keepdim=True).clamp(min=1e-30)
@@ -39,11 +42,13 @@ def counted(evidence: Evidence, layer: LastLayer, change: Tree, recipe: Recipe, 
     table = base.unsqueeze(1) - mean.unsqueeze(1) / factors.unsqueeze(2)
     numbers = batch * table / share.unsqueeze(2)  # [sizes, factors, classes]
     nearest = whole(numbers, batch)
-    spread = (batch / share.unsqueeze(2)) ** 2 * (variance.unsqueeze(1) / factors.unsqueeze(2).square())
-    spread = spread + (batch * _curvature(layer, recipe.loss)).square() + FLOOR**2
+    spread = (batch / share.unsqueeze(2)) ** 2 * (noise.unsqueeze(1) / factors.unsqueeze(2).square())
+    # examples whose features are larger or smaller than the mean count for more or less than one
+    uneven = variation * of_rows.square().unsqueeze(1) * (nearest + batch * base.square().unsqueeze(1))
+    spread = spread + uneven + _softness(path, recipe.loss, batch) + FLOOR**2
     misfit = ((numbers - nearest).square() / spread + spread.log()).sum(-1) / 2
     score = log_prior.unsqueeze(1) - misfit
-    return _best(*(part.flatten(0, 1) for part in (score, numbers, nearest, spread)), batch)
+    return _best(score.flatten(), numbers.flatten(0, 1), nearest.flatten(0, 1), spread.flatten(0, 1), batch)
 
 
 @dataclass(frozen=True)
@@ -85,22 +90,24 @@ def _size(evidence: Evidence, layer: LastLayer) -> _Size:
     return min(read, drawn, key=lambda one: one.relative)
 
 
-def _base(
-    evidence: Evidence, layer: LastLayer, change: Tree, recipe: Recipe, sizes: Tensor
-) -> tuple[Tensor, Tensor]:
-    """``base [S, C]`` and ``k [S, 1]``, averaged over the local steps: the weights of each lie between before and after
-    the change, which everybody sees."""
+def _bases(evidence: Evidence, path: Sequence[LastLayer], recipe: Recipe, sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """``base [steps, S, C]`` and ``k [steps, S, 1]``, weighed by how often each step is in the change (mean 1).
+
+    The mean feature moves along the path as those of drawn inputs do.
+    """
     weights = momenta(recipe)
-    base, share = layer.weight.new_zeros(1), layer.weight.new_zeros(1)
-    for step, times in enumerate(weights):
-        part = times / sum(weights)
-        weight, bias = layer.weight, layer.bias
-        if change:
-            weight = weight + step / len(weights) * change[layer.names[0]].double()
-            bias = bias if layer.names[1] is None else bias + step / len(weights) * change[layer.names[1]].double()
-        own = without_label(recipe.loss, sizes.unsqueeze(1) * (weight @ evidence.direction) + bias)
-        base, share = base + part * own[0], share + part * own[1]
-    return base, share
+    means = [None if one.features is None else one.features.mean(0) for one in path]
+    middle = sum(w * m for w, m in zip(weights, means, strict=True) if m is not None) / sum(weights)
+    bases, shares = [], []
+    for one, mean, times in zip(path, means, weights, strict=True):
+        outputs = sizes.unsqueeze(1) * (one.weight @ evidence.direction) + one.bias
+        if mean is not None:
+            outputs = outputs + one.weight @ (mean - middle)
+        base, share = without_label(recipe.loss, outputs)
+        part = times * len(weights) / sum(weights)
+        bases.append(part * base)
+        shares.append(part * share)
+    return torch.stack(bases), torch.stack(shares)
 
 
 def without_label(loss: Loss, outputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,34 +127,39 @@ def without_label(loss: Loss, outputs: Tensor) -> tuple[Tensor, Tensor]:
     return base, torch.where(share.abs() > 1e-12, share, 1.0)
 
 
-def _mean_gradient(evidence: Evidence, layer: LastLayer, sizes: Tensor, batch: int) -> tuple[Tensor, Tensor]:
-    """``a [S, C]`` and its variance: rows and bias, each by how much it says."""
+def _mean_gradient(evidence: Evidence, variation: float, sizes: Tensor, batch: int) -> tuple[Tensor, Tensor, Tensor]:
+    """``a [S, C]``, the variance that noise gives it, and the weight of the rows in it; the bias has the rest."""
     rows = evidence.rows / sizes.unsqueeze(1)
-    differ = _variation(evidence, layer) * rows.abs() / batch  # examples whose features are larger or smaller
     noise = evidence.noise**2
-    of_rows = noise / (evidence.entries * sizes.unsqueeze(1).square()).clamp(min=1e-30) + differ + 1e-12
-    sent = evidence.bias.isfinite()
-    precise = torch.where(sent, 1 / (noise + 1e-12), 0.0).expand_as(rows)
-    total = 1 / of_rows + precise
-    mean = (rows / of_rows + evidence.bias.nan_to_num() * precise) / total
-    return mean, 1 / total
+    of_rows = (noise + evidence.rough**2) / (evidence.entries * sizes.unsqueeze(1).square()).clamp(min=1e-30)
+    precise = torch.where(evidence.bias.isfinite(), 1 / (noise + 1e-12), 0.0)
+    by_rows = 1 / (of_rows + variation * rows.abs() / batch + 1e-12)
+    weight = by_rows / (by_rows + precise)
+    mean = weight * rows + (1 - weight) * evidence.bias.nan_to_num()
+    return mean, weight.square() * of_rows + (1 - weight).square() * noise, weight
 
 
 def _variation(evidence: Evidence, layer: LastLayer) -> float:
-    """The relative variance of features along their mean, from drawn inputs."""
+    """The relative variance of features along their mean, from drawn inputs; 0.3 of it, chosen on train records."""
     if layer.features is None:
-        return 0.1
+        return 0.03
     along = layer.features @ evidence.direction
-    return min(max(float(along.var() / along.mean().square().clamp(min=1e-30)), 0.01), 1.0) * 0.3
+    mean, spread = float(along.mean().abs()), float(along.std())
+    return 0.3 * (spread / max(mean + spread, 1e-30)) ** 2
 
 
-def _curvature(layer: LastLayer, loss: Loss) -> Tensor:
-    """How far the mean of output gradients is from that of the mean feature, ``[C]``: large after training."""
-    if layer.features is None:
-        return layer.bias.new_zeros(len(layer.bias))
-    outputs = layer.features @ layer.weight.T + layer.bias
-    each, of_mean = without_label(loss, outputs)[0], without_label(loss, outputs.mean(0, keepdim=True))[0]
-    return (each.mean(0) - of_mean[0]).abs()
+def _softness(path: Sequence[LastLayer], loss: Loss, batch: int) -> Tensor:
+    """The variance of counts ``[C]`` that comes from outputs that differ: between examples, between the mean of output
+    gradients and that of the mean feature (both large after training), and between the first and last local step."""
+    every = []
+    for layer in (path[0], path[-1]):
+        if layer.features is None:
+            return layer.bias.new_zeros(len(layer.bias))
+        outputs = layer.features @ layer.weight.T + layer.bias
+        each, of_mean = without_label(loss, outputs)[0], without_label(loss, outputs.mean(0, keepdim=True))[0]
+        every.append((each.mean(0), batch * each.var(0) + (batch * (each.mean(0) - of_mean[0])).square()))
+    moved = every[0][0] - every[1][0]
+    return every[0][1] + (0.2 * batch * moved).square()
 
 
 def _best(score: Tensor, numbers: Tensor, nearest: Tensor, spread: Tensor, batch: int) -> Counts:
@@ -164,7 +176,7 @@ def _best(score: Tensor, numbers: Tensor, nearest: Tensor, spread: Tensor, batch
     others += _moved(counts, numbers[first], spread[first])
     others.sort(key=lambda one: -one[1])
     wrong = float(_expected_error(spread[first]).sum()) / 2 / batch
-    return Counts(counts.long(), agreement * max(0.0, 1 - wrong), tuple(others[:8]))
+    return Counts(counts.long(), agreement * max(0.0, 1 - wrong), tuple(others[:8]), numbers[first])
 
 
 def _moved(counts: Tensor, numbers: Tensor, spread: Tensor) -> list[tuple[Tensor, float]]:
