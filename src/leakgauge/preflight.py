@@ -107,9 +107,9 @@ def _tokens(task: Task) -> Iterator[Leak]:
         yield Leak(
             "tokens",
             "exact",
-            f"The rows of the gradient of the embedding {name!r} that are not zero are the tokens of the batch: of a drawn "
-            f"batch of {len(inputs)} with {inputs.unique().numel()} different tokens, {len(named)} of "
-            f"{layer.num_embeddings} rows were not zero and {right} of them name a token of it. Their order is not named.",
+            f"The rows of the gradient of the embedding {name!r} that are not zero are the tokens of the batch: of a "
+            f"drawn batch of {len(inputs)} with {inputs.unique().numel()} different tokens, {len(named)} of "
+            f"{layer.num_embeddings} rows were not zero and {right} of them name a token of it, in no order.",
         )
 
 

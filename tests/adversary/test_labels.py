@@ -167,8 +167,12 @@ def share(task: Task, records: Records) -> float:
 def test_without_a_bias_signed_features_betray_one_label(act: nn.Module) -> None:
     task, records = signed(act, bias=False), images(torch.arange(40) % CLASSES)
     assert share(task, records) >= 0.99
+
+
+def test_the_published_rule_fails_on_signed_features() -> None:
+    task, records = signed(nn.Tanh(), bias=False), images(torch.arange(40) % CLASSES)
     by_row_sums = torch.cat([one.labels for one in counts(task, records, "rows")])
-    assert not torch.equal(by_row_sums, records.labels)  # what the published rule needs is not there
+    assert not torch.equal(by_row_sums, records.labels)
 
 
 REPEATED = torch.cat([torch.tensor([c] * 5 + [c + 1, c + 2, c + 3]) % CLASSES for c in range(CLASSES)])
@@ -183,7 +187,7 @@ def test_a_class_that_occurs_five_times_is_counted(bias: bool) -> None:
 
 @pytest.mark.parametrize(
     ("how", "least"),
-    [("clip(norm=0.01)", 0.9), ("random_prune(p=0.7)", 0.8), ("random_prune(p=0.3) | gaussian(std=0.001)", 0.8)],
+    [("clip(norm=0.01)", 0.9), ("random_prune(p=0.5)", 0.8), ("random_prune(p=0.3) | gaussian(std=0.001)", 0.8)],
 )
 def test_counts_survive_defenses(how: str, least: float) -> None:
     task = replace(signed(nn.ReLU(), bias=True), recipe=Recipe(batch=8)).protect(how)

@@ -44,7 +44,11 @@ class Evidence:
 def evidence(task: Task, layer: LastLayer, one: Round, batch: int) -> Evidence:
     """What one round says, as the gradient of the mean loss would say it."""
     weight, masks = _gradient(task.recipe, layer, one, batch, layer.names[0])
-    rows, direction, held, rough = _rank_one(weight, masks, layer)
+    if _fills(task) and layer.features is not None:
+        direction = layer.features.mean(0) / layer.features.mean(0).norm().clamp(min=1e-30)
+        rows, held, rough = weight @ direction, torch.ones_like(weight[:, 0]), 0.0
+    else:
+        rows, direction, held, rough = _rank_one(weight, masks, layer)
     if layer.names[1] is None or _fills(task):  # an entry of the bias may be noise alone
         bias, sent = rows.new_full(rows.shape, torch.nan), None
     else:

@@ -21,11 +21,13 @@ from leakgauge.adversary.labels.layer import LastLayer
 from leakgauge.client import Recipe
 from leakgauge.types import Loss
 
-SIZES, FACTORS, BEST = 81, 61, 200
+SIZES, FACTORS, BEST = 81, 81, 200
 FLOOR = 0.05
 """The least standard deviation of a count."""
 SURE = 0.02
 """A relative spread below which one number stands for all."""
+TRUSTED = 0.3
+"""A relative spread below which the bias tells the size of features; noise alone can look like 0.5."""
 
 
 def counted(evidence: Evidence, path: Sequence[LastLayer], recipe: Recipe, batch: int) -> Counts:
@@ -36,9 +38,9 @@ def counted(evidence: Evidence, path: Sequence[LastLayer], recipe: Recipe, batch
     variation = _variation(evidence, layer)
     mean, noise, of_rows = _mean_gradient(evidence, variation, sizes, batch)
     factors = base.new_ones(len(sizes), 1)
-    if evidence.scaled:  # no count is negative: mean_c ≤ factor · base_c for every class
-        least = (mean / base.clamp(min=1e-6)).amax(1, keepdim=True).clamp(min=1e-30)
-        factors = least * torch.logspace(-0.05, 1.0, FACTORS, dtype=base.dtype, device=base.device)
+    if evidence.scaled:  # an output gradient of a cross-entropy is at most 1 in each entry
+        most = mean.abs().amax(1, keepdim=True).clamp(min=1e-30)
+        factors = most * torch.logspace(-0.1, 2.0, FACTORS, dtype=base.dtype, device=base.device)
     table = base.unsqueeze(1) - mean.unsqueeze(1) / factors.unsqueeze(2)
     numbers = batch * table / share.unsqueeze(2)  # [sizes, factors, classes]
     nearest = whole(numbers, batch)
@@ -73,7 +75,7 @@ class _Size:
 
 
 def _size(evidence: Evidence, layer: LastLayer) -> _Size:
-    """From the bias, which is the gradient of a feature that is 1, or from drawn inputs: whichever is surer."""
+    """From the bias, which is the gradient of a feature that is 1; where that is drowned, from drawn inputs."""
     known = evidence.bias.isfinite()
     rows, bias = evidence.rows[known], evidence.bias[known]
     if layer.features is None:
@@ -87,7 +89,7 @@ def _size(evidence: Evidence, layer: LastLayer) -> _Size:
     misfit = max(float((bias - rows * inverse / power).square().mean().sqrt()), evidence.noise)
     size = power / inverse
     read = _Size(size, abs(size) * misfit * math.sqrt(power) / abs(inverse))
-    return min(read, drawn, key=lambda one: one.relative)
+    return read if read.relative < TRUSTED else drawn
 
 
 def _bases(evidence: Evidence, path: Sequence[LastLayer], recipe: Recipe, sizes: Tensor) -> tuple[Tensor, Tensor]:
