@@ -49,7 +49,8 @@ def counted(evidence: Evidence, path: Sequence[LastLayer], recipe: Recipe, batch
     uneven = variation * of_rows.square().unsqueeze(1) * (nearest + batch * base.square().unsqueeze(1))
     spread = spread + uneven + _softness(path, recipe.loss, batch) + FLOOR**2
     misfit = ((numbers - nearest).square() / spread + spread.log()).sum(-1) / 2
-    score = log_prior.unsqueeze(1) - misfit
+    # in the unit of what was sent: a larger factor spreads the same doubt over more
+    score = log_prior.unsqueeze(1) - misfit - base.shape[1] * factors.log()
     return _best(score.flatten(), numbers.flatten(0, 1), nearest.flatten(0, 1), spread.flatten(0, 1), batch)
 
 
