@@ -188,9 +188,10 @@ class Task:
 
     def _refuse_lookup(self, outputs: object, probe: Tensor) -> None:
         """An embedding looks token numbers up: no gradient reaches its inputs, so that no attack can search there."""
-        reached = isinstance(outputs, Tensor) and outputs.requires_grad
-        if reached and torch.autograd.grad(outputs.sum(), probe, allow_unused=True)[0] is not None:  # type: ignore[union-attr]
-            return
+        if isinstance(outputs, Tensor) and outputs.requires_grad:
+            (reached,) = torch.autograd.grad(outputs.sum(), probe, allow_unused=True)
+            if reached is not None:
+                return
         name = next(iter(embeddings(self.working)))
         raise ModelError(
             f"the inputs are looked up in the embedding {name!r}, where no gradient reaches them; tokens cannot be "
