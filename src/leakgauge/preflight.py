@@ -18,7 +18,8 @@ from leakgauge.adversary.labels import last_layer
 from leakgauge.errors import ModelError
 from leakgauge.losses import CrossEntropy
 from leakgauge.models.normalise import Normalise
-from leakgauge.task import Task
+from leakgauge.task import Task, embeddings
+from leakgauge.types import Records
 
 Severity = Literal["exact", "high", "medium", "low"]
 ORDER: tuple[Severity, ...] = ("exact", "high", "medium", "low")
@@ -38,7 +39,8 @@ class Leak:
 
 def preflight(task: Task) -> list[Leak]:
     """Everything that the structure of a client gives away, worst first."""
-    leaks = [*_first_linear(task), *_wide_linear(task), *_labels(task), *_statistics(task), *_equations(task)]
+    checks = (_tokens, _first_linear, _wide_linear, _labels, _statistics, _equations)
+    leaks = [leak for check in checks for leak in check(task)]
     return sorted(leaks, key=lambda leak: ORDER.index(leak.severity))
 
 
@@ -54,7 +56,7 @@ class _Layer:
 def _linears(task: Task) -> list[_Layer]:
     """The linear layers as one forward pass meets them."""
     first = next(iter(task.params.values()))
-    probe = torch.rand(2, *task.domain.shape, dtype=first.dtype, device=first.device)
+    probe = _drawn(task, 2).to(first.device)
     layers: list[_Layer] = []
     hooks = []
     stated = probe
@@ -77,6 +79,38 @@ def _linears(task: Task) -> list[_Layer]:
         for handle in hooks:
             handle.remove()
     return layers
+
+
+def _drawn(task: Task, number: int) -> Tensor:
+    """Inputs without any record: random numbers, or random tokens that every embedding knows."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (number, *task.domain.shape)
+    if task.domain.kind != "tokens":
+        return torch.rand(shape, generator=generator).to(next(iter(task.params.values())).dtype)
+    rows = [layer.num_embeddings for layer in embeddings(task.working).values()]
+    return torch.randint(min(rows, default=1), shape, generator=generator)
+
+
+def _tokens(task: Task) -> Iterator[Leak]:
+    """The rows of an embedding's gradient that are not zero, counted in the update of a drawn batch."""
+    if task.domain.kind != "tokens":
+        return
+    inputs = _drawn(task, task.recipe.batch)
+    labels = torch.arange(len(inputs)) % task.domain.classes
+    update = task.update(Records(inputs, labels, task.domain), nuisances=task.draw(len(inputs), (0,)))
+    for name, layer in embeddings(task.working).items():
+        rows = update.get(f"{name}.weight".lstrip("."))
+        if rows is None:  # it is not trained
+            continue
+        named = (rows != 0).any(1).nonzero().flatten()
+        right = len(set(named.tolist()) & set(inputs.unique().tolist()))
+        yield Leak(
+            "tokens",
+            "exact",
+            f"The rows of the gradient of the embedding {name!r} that are not zero are the tokens of the batch: of a "
+            f"drawn batch of {len(inputs)} with {inputs.unique().numel()} different tokens, {len(named)} of "
+            f"{layer.num_embeddings} rows were not zero and {right} of them name a token of it, in no order.",
+        )
 
 
 def _trained(task: Task, layer: _Layer, what: str) -> bool:

@@ -99,7 +99,8 @@ class Adaptive(Part):
     - Noise that repeats between rounds (:mod:`~leakgauge.adversary.repeats`): cancelled by differences of the rounds,
       which are attacked without it; at the same weights in every round, rounds that share their noise count once.
     - ATS: the transformed record is reconstructed, then undone as far as its policy allows.
-    - With random pruning, labels come from the rows of the last weight: its bias may have lost the telling entry.
+    - Hidden labels are counted by likelihood, from all that the last layer still shows; each restart tries the next
+      likely hypothesis.
 
     ``tv_weight`` weighs the mean total variation against a cosine, ``tv_density`` the summed one against a log
     density, which is measured in nats; records that are no images get no prior. ``labels`` says what is done where
@@ -184,7 +185,6 @@ class Adaptive(Part):
             prior=smooth if images else uniform(),
             solver=adam(lr=0.1, steps=self.steps, sign="soft", schedule=cosine_decay(floor=0.01)),
             labels=self.labels,
-            rule=next((rule for part in parts if (rule := hint_of(part).rule) != "auto"), "auto"),
             restarts=self.restarts,
             start="grey",
         )
@@ -301,7 +301,6 @@ class Adaptive(Part):
             category, reason = NotModelledWarning, NoDensityError(f"{part!r} is not modelled: {why}")
         warnings.warn(f"adaptive() falls back to a cosine: {reason}", category, stacklevel=4)
         plain = replace(self.adversary(Protection(), images=_smooth(task)), likelihood=cosine(drop=drop))
-        plain = replace(plain, rule=adversary.rule)
         plain = plain if adversary.hidden is None else with_latent_noise(plain)
         return plain(task, observations, **how)
 
