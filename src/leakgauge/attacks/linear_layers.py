@@ -40,7 +40,7 @@ def linear_layers(task: Task) -> list[LinearLayer]:
     first = next(iter(task.params.values()))
     generator = torch.Generator().manual_seed(0)
     probe = torch.rand(2, *task.domain.shape, dtype=first.dtype, generator=generator).to(first.device)
-    model, layers, stated = task.fresh(), list[LinearLayer](), _normalised(task, probe).flatten(1)
+    model, layers, stated = task.fresh(), list[LinearLayer](), normalised_by(task, probe).flatten(1)
 
     def note(module: nn.Module, args: tuple[Tensor, ...], name: str) -> None:
         inputs = args[0].detach()
@@ -56,7 +56,7 @@ def linear_layers(task: Task) -> list[LinearLayer]:
     return layers
 
 
-def _normalised(task: Task, inputs: Tensor) -> Tensor:
+def normalised_by(task: Task, inputs: Tensor) -> Tensor:
     """What the model's own normalisation makes of its inputs: it is public, and hides nothing."""
     for hook in task.working._forward_pre_hooks.values():
         if isinstance(hook, Normalise):
@@ -85,17 +85,19 @@ class Precision:
 
 @dataclass(frozen=True)
 class LayerGradient:
-    """The gradient of one layer, in float64: ``weight [m, n]``, ``bias [m]``; ``worn [m]`` sums what was subtracted."""
+    """The gradient of one layer, in float64: ``weight [m, n]``, ``bias [m]``; ``worn [m]`` sums what was subtracted, and
+    ``most`` is how many examples are in it."""
 
     weight: Tensor
     bias: Tensor
     worn: Tensor
     precision: Precision
+    most: int
 
     @classmethod
-    def of(cls, gradient: Tree, layer: LinearLayer, precision: Precision) -> LayerGradient:
+    def of(cls, gradient: Tree, layer: LinearLayer, precision: Precision, most: int) -> LayerGradient:
         bias = gradient[layer.parameter("bias")].double()
-        return cls(gradient[layer.parameter("weight")].double(), bias, torch.zeros_like(bias), precision)
+        return cls(gradient[layer.parameter("weight")].double(), bias, torch.zeros_like(bias), precision, most)
 
     def without(self, inputs: Tensor, deltas: Tensor) -> LayerGradient:
         """What is left without examples of inputs ``[k, n]`` and derivatives ``[k, m]``."""
@@ -104,6 +106,7 @@ class LayerGradient:
             self.bias - deltas.sum(0),
             self.worn + deltas.abs().sum(0),
             self.precision,
+            self.most - len(inputs),
         )
 
     @property
@@ -113,10 +116,12 @@ class LayerGradient:
 
     @cached_property
     def factors(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Left vectors ``[m, r]``, singular values ``[r]`` and right vectors ``[r, n]``, as far as rounding allows."""
+        """Left vectors ``[m, r]``, singular values ``[r]``, right vectors ``[r, n]``, without those of rounding."""
         left, values, right = torch.linalg.svd(self.weight, full_matrices=False)
-        noise = self.precision.rounding(self.worn.norm() * self.scale + values[0]) * 0.1
+        noise = 0.3 * max(self.weight.shape) * self.precision.eps * (self.worn.norm() * self.scale + values[0])
         rank = int((values > noise).sum())
+        if rank > self.most and float(values[self.most]) < self.precision.loose * float(values[0]):
+            rank = self.most  # the rest is rounding that the estimate of the noise fell short of
         return left[:, :rank], values[:rank], right[:rank]
 
     @cached_property

@@ -45,7 +45,7 @@ def attacked(
     seed: int,
     progress: Progress | None,
 ) -> tuple[Reconstruction, list[str]]:
-    """The reconstruction, and what the attack had to assume."""
+    """The reconstruction, and what the attack had to assume or has to say of itself."""
     attack = searching(attack, threat)
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always", AssumptionWarning)
@@ -54,7 +54,7 @@ def attacked(
         if not issubclass(one.category, AssumptionWarning):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     assumptions = {str(one.message) for one in raised if issubclass(one.category, AssumptionWarning)}
-    return reconstruction, sorted(assumptions)
+    return reconstruction, sorted(assumptions | set(reconstruction.notes))
 
 
 def _checked(answer: object, attack: Attack, task: Task, observations: Sequence[Observation]) -> Reconstruction:
