@@ -168,7 +168,7 @@ def summed(observations: Sequence[Observation]) -> Observation:
     rounds = []
     for together in zip(*(one.rounds for one in observations), strict=True):
         labels = [each.granted.get(LABELS) for each in together]
-        told = {LABELS: torch.cat(labels)} if all(isinstance(each, Tensor) for each in labels) else {}  # type: ignore[arg-type]
+        told = {LABELS: torch.cat(labels)} if all(isinstance(each, Tensor) for each in labels) else {}
         observed = {n: torch.stack([each.observed[n] for each in together]).sum(0) for n in together[0].observed}
         clients = sum(each.clients for each in together)
         rounds.append(replace(together[0], observed=observed, granted=told, clients=clients))
@@ -176,7 +176,7 @@ def summed(observations: Sequence[Observation]) -> Observation:
 
 
 def check(task: Task, observations: Sequence[Observation], *, sums: bool = False) -> None:
-    """Refuse what cannot be attacked, with all problems at once. ``sums`` says that the attack takes sums of clients."""
+    """Refuse what cannot be attacked, with all problems at once; sums of clients, unless the attack takes ``sums``."""
     _check_types(task, observations)
     problems = [
         p for i, observation in enumerate(observations) for p in _problems(task, observation, f"observation {i}")

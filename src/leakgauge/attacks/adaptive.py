@@ -62,7 +62,7 @@ class Approach:
     treatments: tuple[Treatment, ...]
     exact: bool = False
     recovery: str = ""
-    """What exact recovery of batches does about this task, or why it does not apply; empty where nothing suggests it."""
+    """What exact recovery does about a batch, or why it does not apply; empty where the network gives it no hold."""
 
     def __str__(self) -> str:
         begins = "a linear layer is read off exactly" if self.exact else repr(self.adversary)
@@ -198,7 +198,7 @@ class Adaptive(Part):
         memory: int = MEMORY,
         progress: Progress | None = None,
     ) -> Reconstruction:
-        check(task, observations, sums=task.recipe.batch > 1 and obstacle(task) is None)
+        check(task, observations, sums=isinstance(task, Task) and obstacle(task) is None)
         how = {"seed": seed, "device": device, "path": path, "memory": memory, "progress": progress}
 
         def invert(some: Sequence[Observation]) -> Reconstruction:

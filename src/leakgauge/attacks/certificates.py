@@ -25,8 +25,8 @@ TINY = torch.finfo(torch.float64).tiny
 class Certified:
     """Examples with a certificate.
 
-    ``inputs`` of the layer ``[k, n]``; ``labels [k, …]``; ``factors`` κ ``[k]``; ``deltas`` κ ∂ℓ/∂z ``[k, m]``; ``errors``,
-    the largest relative error over the claims of each, ``[k]``.
+    ``inputs`` of the layer ``[k, n]``; ``labels [k, …]``; ``factors`` κ ``[k]``; ``deltas`` κ ∂ℓ/∂z ``[k, m]``;
+    ``errors``, the largest relative error over the claims of each, ``[k]``.
     """
 
     inputs: Tensor
@@ -41,14 +41,14 @@ class Certified:
     def __add__(self, other: Certified) -> Certified:
         return Certified(*map(torch.cat, zip(vars(self).values(), vars(other).values(), strict=True)))
 
-    def __getitem__(self, rows: Tensor) -> Certified:
+    def __getitem__(self, rows: Tensor | slice) -> Certified:
         return Certified(*(value[rows] for value in vars(self).values()))
 
 
 @dataclass(frozen=True)
 class Claims:
-    """What candidates ``inputs [k, n]`` claim: derivatives ``[k, m]`` in ``rows [k, m]``, to be met relative to ``sizes``
-    after an ``allowance`` for what rounding may have done to them."""
+    """What candidates ``inputs [k, n]`` claim: derivatives ``[k, m]`` in ``rows [k, m]``, to be met relative to
+    ``sizes`` after an ``allowance`` for what rounding may have done to them."""
 
     inputs: Tensor
     deltas: Tensor
@@ -119,11 +119,12 @@ class Certifier:
         return fitted if self.factor is None else self.factor * (fitted / self.factor).round().clamp(min=1)
 
     def _spanned(self, deltas: Tensor, rows: Tensor) -> Tensor:
-        """Whether ``δ`` lies in the span of the gradient's columns, ``[k]``; where all does, more claims must be met."""
+        """Whether ``δ`` lies in the span of the gradient's columns, ``[k]``; if all do, many claims must fit."""
         if not self.spans:
             return rows.sum(1) > (3 if self.factor is None else 2)
         left = deltas - (deltas @ self.span) @ self.span.T
-        return left.norm(dim=1) <= self.precision.loose * deltas.norm(dim=1)
+        inside: Tensor = left.norm(dim=1) <= self.precision.loose * deltas.norm(dim=1)
+        return inside
 
     def knowing(self, factor: float) -> Certifier:
         return replace(self, factor=factor)

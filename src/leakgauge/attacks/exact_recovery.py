@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from torch import Tensor
 from leakgauge import guards
 from leakgauge.adversary import Reconstruction
 from leakgauge.adversary.labels import labels_of
-from leakgauge.attacks.recovering import Recovery, recover
+from leakgauge.attacks.recovering import Methods, Recovery, recover
 from leakgauge.client import LABELS
 from leakgauge.expr import Part, register
 from leakgauge.observation import Observation, check
@@ -49,25 +49,33 @@ def completed(task: Task, recovery: Recovery, inputs: Tensor, labels: Tensor) ->
 class ExactRecovery(Part):
     """Take batches apart exactly, or say which records were not recovered.
 
-    Peeling, then sparse directions on what is left; ``sparse=False`` only peels. ``starts`` of the l1 search and
-    ``samples`` of SPEAR's sampling bound the work. A record that is not certified is returned as a flat one, with False
+    Peeling, then sparse directions on what is left; ``methods`` may be ``peeling`` or ``sparse`` alone. ``starts`` of
+    the l1 search and ``samples`` of SPEAR's sampling bound the work. A record that is not certified is returned as a flat one, with False
     in ``certified``; ``adaptive()`` attacks it instead.
     """
 
     version: ClassVar[int] = 1
 
-    sparse: bool = True
+    methods: Methods = "both"
     starts: int = 512
     samples: int = 200_000
 
     def __post_init__(self) -> None:
+        guards.choice(self.methods, "methods", "exact_recovery", get_args(Methods))
         guards.count(self.starts, "starts", "exact_recovery")
         guards.count(self.samples, "samples", "exact_recovery")
 
     def recover(self, task: Task, observation: Observation, *, layer: str | None = None, seed: int = 0) -> Recovery:
         """See :func:`recover`."""
-        how = {"sparse": self.sparse, "samples": self.samples, "starts": self.starts}
-        return recover(task, observation, layer=layer, seed=seed, **how)  # type: ignore[arg-type]
+        return recover(
+            task,
+            observation,
+            layer=layer,
+            methods=self.methods,
+            samples=self.samples,
+            starts=self.starts,
+            seed=seed,
+        )
 
     def __call__(
         self,

@@ -40,7 +40,7 @@ class Exposure:
 
 
 def peelable(active: np.ndarray[Any, np.dtype[np.bool_]]) -> Exposure:
-    """Peel a grid ``[records, units]`` of which record activates which unit: again and again, records that are alone."""
+    """Peel a grid ``[records, units]`` of which record activates which unit, as long as a record is alone somewhere."""
     alone_in, turn = np.zeros(len(active), dtype=np.int64), 0
     grid = active.view(np.uint8)
     counts = grid.sum(0, dtype=np.int32)
@@ -56,15 +56,16 @@ def peelable(active: np.ndarray[Any, np.dtype[np.bool_]]) -> Exposure:
     return Exposure(tuple((alone_in > 0).tolist()), tuple(alone_in.tolist()))
 
 
-def exposure(task: Task, records: Records) -> Exposure:
+def exposure(task: Task, records: Records, *, layer: LinearLayer | None = None) -> Exposure:
     """What peeling would take from one update of these records, all of them in one batch.
 
-    A fact about network and records: the task's protection and local steps are not asked (``preflight`` does).
+    A fact about network and records: the task's protection and local steps are not asked (``preflight`` does). Finding
+    the ``layer`` takes longer than the rest; who asks every round uses :class:`Watch`.
     """
     if not isinstance(records, Records):
         what = f"the records are a {type(records).__name__}"
         raise DataError(what, where="exposure", remedy="give Records(inputs, labels, task.domain)")
-    layer = _layer(task)
+    layer = layer or _layer(task)
     weight, bias = (task.params[layer.parameter(name)] for name in ("weight", "bias"))
     with torch.no_grad():
         inputs = normalised_by(task, records.inputs.to(weight)).flatten(1)
@@ -72,7 +73,7 @@ def exposure(task: Task, records: Records) -> Exposure:
 
 
 class Watch:
-    """Looks at the passes of the task's own model, at next to no cost: ``with Watch(task) as watch: …`` train as always.
+    """Looks at the passes of the task's own model: ``with Watch(task) as watch:``, then train as always.
 
     ``watch.exposure`` is that of the last pass, which should be of one batch.
     """

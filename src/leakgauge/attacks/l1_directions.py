@@ -1,9 +1,9 @@
 """Sparse directions of larger batches: the least l1 norm instead of lucky samples.
 
-Sampling needs about ``2^(b − 1)`` tries. ``min ‖L q‖₁`` over unit q has its local minima at sparse columns: from the sum
-of two random rows of L, iteratively reweighted least squares goes down to one, and rounding (the smallest eigenvector of
-the rows that are nearly zero) makes it exact. This is the view of SPEAR++ (sparse dictionary learning) with a solver of
-our own, of the family of ER-SpUD.
+Sampling needs about ``2^(b − 1)`` tries. ``min ‖L q‖₁`` over unit q has its local minima at sparse columns: from the
+sum of two random rows of L, iteratively reweighted least squares goes down to one, and rounding (the smallest
+eigenvector of the rows that are nearly zero) makes it exact. This is the view of SPEAR++ (sparse dictionary learning)
+with a solver of our own, of the family of ER-SpUD.
 
 References:
     Bakarsky et al., SPEAR++: Scaling Gradient Inversion via Sparsely-Used Dictionary Learning, 2025.
@@ -49,9 +49,7 @@ def _rounded(rows: Tensor, directions: Tensor) -> Tensor:
     count = max(rows.shape[1], int(NEARLY_ZERO * len(rows)))
     for _ in range(ROUNDINGS):
         nearest = (directions @ rows.T).abs().topk(count, largest=False).indices
-        weights = torch.zeros(len(directions), len(rows), dtype=rows.dtype, device=rows.device).scatter_(
-            1, nearest, 1.0
-        )
+        weights = rows.new_zeros(len(directions), len(rows)).scatter_(1, nearest, 1.0)
         directions = torch.linalg.eigh(_scatter(rows, weights)).eigenvectors[:, :, 0]
     return directions
 
@@ -62,4 +60,5 @@ def _scatter(rows: Tensor, weights: Tensor) -> Tensor:
 
 
 def _unit(directions: Tensor) -> Tensor:
-    return directions / directions.norm(dim=1, keepdim=True)
+    unit: Tensor = directions / directions.norm(dim=1, keepdim=True)
+    return unit

@@ -85,8 +85,8 @@ class Precision:
 
 @dataclass(frozen=True)
 class LayerGradient:
-    """The gradient of one layer, in float64: ``weight [m, n]``, ``bias [m]``; ``worn [m]`` sums what was subtracted, and
-    ``most`` is how many examples are in it."""
+    """The gradient of one layer, in float64: ``weight [m, n]``, ``bias [m]``; ``worn [m]`` sums what was subtracted,
+    and ``most`` is how many examples are in it."""
 
     weight: Tensor
     bias: Tensor
@@ -128,7 +128,8 @@ class LayerGradient:
     def scale(self) -> Tensor:
         """A typical size of inputs: ``‖∂W‖ / ‖∂c‖``."""
         tiny = torch.finfo(torch.float64).tiny
-        return self.weight.norm() / self.bias.norm().clamp(min=tiny)
+        size: Tensor = self.weight.norm() / self.bias.norm().clamp(min=tiny)
+        return size
 
     @property
     def rank(self) -> int:

@@ -42,7 +42,7 @@ def peel(gradient: LayerGradient, certifier: Certifier, most: int, *, shared: bo
     With ``shared`` one κ holds for all examples, else (clients who clip by themselves) each has its own.
     """
     done = certifier.none()
-    for _ in range(MOST_PASSES):
+    for _ in range(MOST_PASSES if most else 0):
         for claims in _candidates(gradient):
             new = _fresh(certifier(claims), done, gradient)
             if shared and certifier.factor is None and len(new):

@@ -1,14 +1,15 @@
 """Recovering a batch exactly: peeling and sparse directions in turn, at a linear layer with a bias that meets ReLU.
 
-What is certified is certain but for rounding, with its label; what is not is reported as not recovered, never guessed. If
-all examples are certified and nothing is left of the whole update, that is a proof for the batch. A positive factor on
-the update (clipping, a hidden rate of one local step) changes nothing; a sum of clients is a larger batch.
+What is certified is certain but for rounding, with its label; what is not is reported as not recovered, never guessed.
+If all examples are certified and nothing is left of the whole update, that is a proof for the batch. A positive factor
+on the update (clipping, a hidden rate of one local step) changes nothing; a sum of clients is a larger batch.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +31,7 @@ from leakgauge.types import Tree
 from leakgauge.updates import trees
 
 NOT_APPLICABLE = "exact recovery does not apply: "
+Methods = Literal["both", "peeling", "sparse"]
 LARGEST_SAMPLED = 13
 """Sampling finds directions of at most so many examples: each further one doubles its work."""
 
@@ -91,11 +93,11 @@ def first_layer(task: Task) -> LinearLayer | None:
 class Recovery:
     """What was recovered of one batch, with its certificates.
 
-    ``inputs [k, …]`` are records, or the features that the ``layer`` takes; ``labels [k, …]``; ``errors [k]`` the largest
-    relative error over the equations that certify each; ``methods`` how each was found. ``residue`` is what all of them
-    leave of the update, relative to its norm: with ``complete``, the certificate of the whole batch. ``rank`` is that of
-    the layer's gradient, ``batch`` the number of examples. ``left`` is what is left of the update. ``notes`` say in
-    sentences why something was not recovered.
+    ``inputs [k, …]`` are records, or the features that the ``layer`` takes; ``labels [k, …]``; ``errors [k]`` the
+    largest relative error over the equations that certify each; ``methods`` how each was found. ``residue`` is what all
+    of them leave of the update, relative to its norm: with ``complete``, the certificate of the whole batch. ``rank``
+    is that of the layer's gradient, ``batch`` the number of examples. ``left`` is what is left of the update.
+    ``notes`` say in sentences why something was not recovered.
     """
 
     layer: str
@@ -122,14 +124,15 @@ def recover(
     observation: Observation,
     *,
     layer: str | None = None,
-    sparse: bool = True,
+    methods: Methods = "both",
     samples: int = 200_000,
     starts: int = 512,
     seed: int = 0,
 ) -> Recovery:
     """The examples of one observation that can be certified, at the first layer or at a later one (its features).
 
-    Rounds are tried in order until one gives the whole batch; the best counts. An update that cannot be taken apart
+    ``methods`` may leave out peeling or sparse directions; ``starts`` of the l1 search and ``samples`` of SPEAR's
+    sampling bound the work. Rounds are tried in order until one gives the whole batch; the best counts. An update that cannot be taken apart
     (:func:`obstacle`) is an ObservationError.
     """
     reason = _of_protection(task) or _of_recipe(task)
@@ -138,7 +141,7 @@ def recover(
     where = _chosen(task, layer)
     best: Recovery | None = None
     for each in observation.rounds:
-        found = _Case(task, observation, each, where, sparse, samples, starts, seed).recover()
+        found = _Case(task, observation, each, where, methods, samples, starts, seed).recover()
         best = found if best is None or len(found) > len(best) else best
         if best.complete:
             break
@@ -169,7 +172,7 @@ class _Case:
     observation: Observation
     round: Round
     layer: LinearLayer
-    sparse: bool
+    methods: Methods
     samples: int
     starts: int
     seed: int
@@ -186,9 +189,10 @@ class _Case:
         rank, certifier = layer.rank, self._certifier(layer)
         if rank > self.batch:
             return self._result(certifier.none(), (), rank, gradient)
-        peeled = peel(layer, certifier, self.batch, shared=self.round.clients == 1)
+        most = 0 if self.methods == "sparse" else self.batch
+        peeled = peel(layer, certifier, most, shared=self.round.clients == 1)
         certified, methods = peeled.certified, ["peeling"] * len(peeled.certified)
-        if self.sparse and len(certified) < rank:
+        if self.methods != "peeling" and len(certified) < rank:
             more = by_sparse_directions(peeled.left, peeled.certifier, self._searches(peeled), seed=self.seed)
             certified, methods = certified + more, methods + ["sparse directions"] * len(more)
         if len(certified) == rank:
@@ -245,7 +249,7 @@ class _Case:
         inputs = self._records(certified.inputs)
         left = self._left(certified, inputs, gradient)
         residue = float(trees.norm(left) / trees.norm(gradient).clamp(min=torch.finfo(torch.float64).tiny))
-        complete = len(rows) == self.batch and residue <= self._precision.loose
+        complete = len(rows) == self.batch and residue <= self._precision.tolerance
         notes = _notes(rank, self.batch, len(rows), self.layer.name)
         return Recovery(
             self.layer.name,
@@ -295,11 +299,11 @@ def _notes(rank: int, batch: int, count: int, layer: str) -> tuple[str, ...]:
     if rank > batch:
         sentence = f"{NOT_APPLICABLE}the gradient of {layer!r} has rank {rank}, more than {batch} examples can give it"
         return (sentence,)
-    if rank < batch and count < batch:
-        return (
-            f"the gradient of {layer!r} has rank {rank}, fewer than its {batch} examples: some repeat, depend on the "
-            "others or activate no unit, and cannot all be told apart",
+    if rank < batch:
+        sentence = (
+            f"the gradient of {layer!r} has rank {rank}, less than its {batch} examples: some repeat, depend on the "
         )
+        return (f"{sentence}others or activate no unit{'' if count == batch else ', and cannot all be told apart'}",)
     return ()
 
 

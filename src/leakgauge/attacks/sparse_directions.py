@@ -1,10 +1,11 @@
 """Sparse directions: the examples of a batch as the sparse vectors in the column space of a gradient.
 
 ``∂W = Δᵀ X`` has rank b, so ``∂W = L R`` with an orthonormal L ``[m, b]``, and there is one invertible Q with
-``Δᵀ = L Q``, ``X = Q⁻¹ R``. ReLU makes columns of Δᵀ sparse: if b − 1 random rows happen to be zero in column i, the kernel
-of those rows of L is ``q_i``. Directions with more zeros than chance gives are collected, the sparsest independent ones
-assembled, scaled by the bias gradient (``L Q 1 = ∂c``), and judged by whether the inputs they imply activate exactly the
-units that they say. Works on centred data, where every unit has many examples and peeling finds none.
+``Δᵀ = L Q``, ``X = Q⁻¹ R``. ReLU makes columns of Δᵀ sparse: if b − 1 random rows happen to be zero in column i, the
+kernel of those rows of L is ``q_i``. Directions with more zeros than chance gives are collected, the sparsest
+independent ones assembled, scaled by the bias gradient (``L Q 1 = ∂c``), and judged by whether the inputs they imply
+activate exactly the units that they say. Works on centred data, where every unit has many examples and peeling finds
+none.
 
 References:
     Dimitrov et al., SPEAR: Exact Gradient Inversion of Batches in Federated Learning, 2024.
@@ -37,8 +38,8 @@ Search = Callable[["Columns", Generator], Iterator[Tensor]]
 
 @dataclass(frozen=True)
 class Columns:
-    """The column space of what is left of a gradient: ``left`` L ``[m, b]``, ``right`` R ``[b, n]``, ``alive`` the rows that
-    some example activates, ``zero`` the largest cosine of a row and a direction that counts as none."""
+    """The column space of what is left of a gradient: ``left`` L ``[m, b]``, ``right`` R ``[b, n]``, ``alive`` the rows
+    that some example activates, ``zero`` the largest cosine of a row and a direction that counts as none."""
 
     left: Tensor
     right: Tensor
@@ -59,7 +60,8 @@ class Columns:
     def rows(self) -> Tensor:
         """The rows of L that are alive, of unit length, ``[a, b]``."""
         rows = self.left[self.alive]
-        return rows / rows.norm(dim=1, keepdim=True)
+        unit: Tensor = rows / rows.norm(dim=1, keepdim=True)
+        return unit
 
     @property
     def least(self) -> int:
@@ -74,7 +76,8 @@ class Columns:
         """Each direction fitted to all rows that it is nearly orthogonal to."""
         near = ((directions @ self.rows.T).abs() < self.zero).to(directions)
         scatter = (near.unsqueeze(-1) * self.rows).mT @ self.rows
-        return torch.linalg.eigh(scatter).eigenvectors[:, :, 0]
+        fitted: Tensor = torch.linalg.eigh(scatter).eigenvectors[:, :, 0]
+        return fitted
 
 
 def sampled(columns: Columns, generator: Generator, *, samples: int) -> Iterator[Tensor]:
@@ -165,13 +168,14 @@ class Assembly:
         return torch.linalg.solve(scaled.mT, self.columns.right), scaled @ self.columns.left.T
 
     def _scaled(self, directions: Tensor) -> Tensor:
-        return directions * torch.linalg.solve_ex(directions.mT, self.columns.left.T @ self.bias)[0].unsqueeze(-1)
+        lengths: Tensor = torch.linalg.solve_ex(directions.mT, self.columns.left.T @ self.bias)[0]
+        return directions * lengths.unsqueeze(-1)
 
     def match(self, directions: Tensor) -> Tensor:
         """The share of examples and units for which ``z > 0`` and ``δ ≠ 0`` agree, of ``[…, b, b]``; 1 if exact."""
         before = torch.linalg.solve_ex(self._scaled(directions).mT, self._right_before)[0]
         off = (directions @ self.columns.rows.T).abs() < self.columns.zero
-        agree = (before + self.tail.bias[self.columns.alive] > 0) != off
+        agree: Tensor = (before + self.tail.bias[self.columns.alive] > 0) != off
         return agree.double().mean((-2, -1))
 
     @cached_property
