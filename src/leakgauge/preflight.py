@@ -87,7 +87,7 @@ def _exposed(task: Task, records: Records) -> Iterator[Leak]:
         yield Leak(
             "exact recovery",
             "exact",
-            f"Of the records given, {count} of {total} can be read off the updates of their batches of {batch} exactly, "
+            f"Of the records given, {count} of {total} can be read off updates of batches of {batch} exactly, "
             f"by peeling {layer.name!r}; of {whole} of {len(exposures)} batches, every record.",
         )
 

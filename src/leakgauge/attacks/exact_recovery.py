@@ -50,8 +50,8 @@ class ExactRecovery(Part):
     """Take batches apart exactly, or say which records were not recovered.
 
     Peeling, then sparse directions on what is left; ``methods`` may be ``peeling`` or ``sparse`` alone. ``starts`` of
-    the l1 search and ``samples`` of SPEAR's sampling bound the work. A record that is not certified is returned as a flat one, with False
-    in ``certified``; ``adaptive()`` attacks it instead.
+    the l1 search and ``samples`` of SPEAR's sampling bound the work. A record that is not certified is returned as a
+    flat one, with False in ``certified``; ``adaptive()`` attacks it instead.
     """
 
     version: ClassVar[int] = 1

@@ -132,8 +132,8 @@ def recover(
     """The examples of one observation that can be certified, at the first layer or at a later one (its features).
 
     ``methods`` may leave out peeling or sparse directions; ``starts`` of the l1 search and ``samples`` of SPEAR's
-    sampling bound the work. Rounds are tried in order until one gives the whole batch; the best counts. An update that cannot be taken apart
-    (:func:`obstacle`) is an ObservationError.
+    sampling bound the work. Rounds are tried in order until one gives the whole batch; the best counts. An update that
+    cannot be taken apart (:func:`obstacle`) is an ObservationError.
     """
     reason = _of_protection(task) or _of_recipe(task)
     if reason:
