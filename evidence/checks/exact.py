@@ -88,9 +88,7 @@ def _row(name: str, outcomes: list[_Outcome]) -> dict[str, object]:
 
 def _numbers(outcomes: dict[str, list[_Outcome]], recall: float, seconds: float) -> dict[str, Number]:
     every = [o for some in outcomes.values() for o in some]
-    recalls = {
-        f"recall, {name}": Number(mean(o.recall for o in some), at_least(recall)) for name, some in outcomes.items()
-    }
+    means = {name: mean(o.recall for o in some) for name, some in outcomes.items()}
     return {
         **{f"recall, {name}": Number(value, at_least(recall)) for name, value in means.items()},
         "labels right": Number(min(o.labels for o in every), exactly(1.0)),
@@ -199,8 +197,8 @@ def exposure_check(context: Context) -> Measurement:
             "time beside a training step": Number(watched / step, below(0.05)),
             "with a forward pass of its own": Number(alone / step),
         },
-        detail=f"784-1000-10; times at batch 32 in float32, one thread: a step of SGD takes {1e3 * step:.2f} ms, reading "
-        f"the exposure off its forward pass {1e3 * watched:.3f} ms, with a forward pass of its own {1e3 * alone:.2f} ms",
+        detail=f"784-1000-10; times at batch 32, float32, one thread: a step of SGD takes {1e3 * step:.2f} ms, the "
+        f"exposure {1e3 * watched:.3f} ms off the step's own forward pass, {1e3 * alone:.2f} ms with another",
         table=table,
     )
 
