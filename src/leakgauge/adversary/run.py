@@ -108,7 +108,17 @@ def joined(parts: Sequence[Reconstruction], places: Sequence[int]) -> Reconstruc
         tuple(status[i] for i in places),
         sum(p.evaluations for p in parts),
         parts[0].path,
+        certified=_certified(parts, order),
+        notes=tuple(dict.fromkeys(note for p in parts for note in p.notes)),
     )
+
+
+def _certified(parts: Sequence[Reconstruction], order: Tensor) -> Tensor | None:
+    """Which records are proven; none of a part that proves nothing."""
+    if all(p.certified is None for p in parts):
+        return None
+    masks = [torch.zeros(p.inputs.shape[:2], dtype=torch.bool) if p.certified is None else p.certified for p in parts]
+    return torch.cat(masks)[order]
 
 
 @dataclass(frozen=True)

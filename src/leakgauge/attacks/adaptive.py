@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
+from torch import Tensor
 
 from leakgauge import guards
 from leakgauge.adversary import (
@@ -39,7 +40,9 @@ from leakgauge.attacks.adapting import decoder_of, hint_of
 from leakgauge.attacks.analytic import Analytic, inverts
 from leakgauge.attacks.believed import believed, with_received_norm, without_small_noise
 from leakgauge.attacks.differences import without_repeats
+from leakgauge.attacks.exact_recovery import assembled
 from leakgauge.attacks.precode import NOISE, Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
+from leakgauge.attacks.recovering import NOT_APPLICABLE, first_layer, obstacle, recover
 from leakgauge.client import LABELS
 from leakgauge.defenses import Protection, UpdatePart
 from leakgauge.defenses import protection as read
@@ -64,10 +67,13 @@ class Approach:
     exact: bool = False
     simulated: tuple[str, ...] = ()
     """What it made of every part that has only a ``release``, a sentence each."""
+    recovery: str = ""
+    """What exact recovery does about a batch, or why it does not apply; empty where the network gives it no hold."""
 
     def __str__(self) -> str:
         begins = "a linear layer is read off exactly" if self.exact else repr(self.adversary)
-        return "\n".join([begins, *(f"  {line}" for line in (*self.simulated, *self.treatments))])
+        lines = (f"  {line}" for line in (*self.simulated, *self.treatments))
+        return "\n".join([*filter(None, [self.recovery]), begins, *lines])
 
 
 @register("attack", "adaptive")
@@ -76,7 +82,8 @@ class Adaptive(Part):
     """The adversary of whatever protection the task has; ``adaptive().against(task, threat)`` shows it.
 
     - None, or clipping of the whole update: cosine, since a clipped update is a positive multiple of the raw one; one
-      example through a first linear layer with a bias is read off exactly.
+      example through a first linear layer with a bias is read off exactly, and a batch is taken apart as far as
+      :func:`~leakgauge.attacks.recover` certifies, where that layer meets ReLU; the rest of the update is attacked.
     - Pruning, top-k: cosine, where of a pruned zero only what exceeds the smallest survivor counts; then, from where
       that ended, as many steps by relative distance, since the norm tells something, too (not from the
       start: chosen on train records, before and after training). The fewer survive, the more the prior weighs.
@@ -147,7 +154,8 @@ class Adaptive(Part):
             words = "hidden; cancelled in the ratio of weight and bias"
             changed += [Treatment(a, "cancelled", words) for a in Case(adversary, task, knows).rates]
         simulated = tuple(_sentences(simulation))
-        return Approach(adversary, with_treatment(listed, *changed), exact and inverts(task), simulated)
+        treatments = with_treatment(listed, *changed)
+        return Approach(adversary, treatments, exact and inverts(task), simulated, _recovery(task))
 
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
         """What it does about every nuisance of the task."""
@@ -205,7 +213,7 @@ class Adaptive(Part):
         memory: int = MEMORY,
         progress: Progress | None = None,
     ) -> Reconstruction:
-        check(task, observations)
+        check(task, observations, sums=isinstance(task, Task) and obstacle(task) is None)
         how = {"seed": seed, "device": device, "path": path, "memory": memory, "progress": progress}
 
         def invert(some: Sequence[Observation]) -> Reconstruction:
@@ -230,6 +238,39 @@ class Adaptive(Part):
         exact = all(one.rounds and _is_exact(task, one.batch) for one in observations)
         if exact and inverts(task):
             return Analytic()(task, observations, **how)
+        if not exact and obstacle(task) is None:
+            return self._taken_apart(adversary, task, observations, how)
+        reconstruction = self._optimised(adversary, task, observations, how, exact)
+        recovery = _recovery(task)
+        return replace(reconstruction, notes=(*reconstruction.notes, recovery)) if recovery else reconstruction
+
+    def _taken_apart(
+        self, adversary: Adversary, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]
+    ) -> Reconstruction:
+        """Every record that can be certified; the rest of each update is attacked as that of a smaller batch."""
+        recoveries = [recover(task, one, seed=how["seed"]) for one in observations]
+        ended: list[Reconstruction] = []
+
+        def attacked(left: Sequence[Observation]) -> list[tuple[Tensor, Tensor]]:
+            guesses: dict[int, tuple[Tensor, Tensor]] = {}
+            for size in sorted({one.batch for one in left}):
+                at = [i for i, one in enumerate(left) if one.batch == size]
+                some = adversary(task, [left[i] for i in at], **how)
+                ended.append(some)
+                guesses |= dict(zip(at, zip(some.inputs, some.labels, strict=True), strict=True))
+            return [guesses[i] for i in range(len(left))]
+
+        whole = assembled(task, observations, recoveries, attacked)
+        return replace(whole, evaluations=sum(some.evaluations for some in ended))
+
+    def _optimised(
+        self,
+        adversary: Adversary,
+        task: Task,
+        observations: Sequence[Observation],
+        how: Mapping[str, Any],
+        exact: bool,
+    ) -> Reconstruction:
         if task.protection.model:
             if exact:
                 observations = [with_noise(task, one) for one in observations]
@@ -303,6 +344,14 @@ class Adaptive(Part):
         plain = replace(self.adversary(Protection(), images=_smooth(task)), likelihood=cosine(drop=drop))
         plain = plain if adversary.hidden is None else with_latent_noise(plain)
         return plain(task, observations, **how)
+
+
+def _recovery(task: Task) -> str:
+    """What exact recovery does about a batch, as a sentence; nothing where the network gives it no hold."""
+    if task.recipe.batch == 1 or first_layer(task) is None:
+        return ""
+    reason = obstacle(task)
+    return NOT_APPLICABLE + reason if reason else "exact recovery first: peeling, then sparse directions"
 
 
 def _likelihood(parts: Sequence[UpdatePart], *, noisy: bool) -> Likelihood:
