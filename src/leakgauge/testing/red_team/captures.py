@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from torch import nn
 
@@ -31,7 +32,8 @@ class Captured:
         own = slice(self.record, self.record + self.batch)
         sent = victims.client(model, inputs[own], labels[own], self.change, seed=self.record)
         domain = Domain("image", (1, 14, 14), 10)
-        capture = captured(model, State(sent.before), gradient=State(sent.gradient))
+        here = Path("client.safetensors")
+        capture = captured(State(sent.before, here), State(sent.gradient, here), model, kind="gradient")
         (finding,) = inspect(model, domain, [capture], batch=self.batch)
         return "above noise" if finding.above_noise else "no better than noise"
 
