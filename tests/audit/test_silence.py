@@ -14,7 +14,6 @@ from leakgauge.defenses import clip
 from leakgauge.testing import image_task
 from tests.adversary import own_parts as own
 
-
 pytestmark = pytest.mark.slow
 
 
