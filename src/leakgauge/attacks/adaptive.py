@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
+from torch import Tensor
 
 from leakgauge import guards
 from leakgauge.adversary import (
@@ -38,7 +39,10 @@ from leakgauge.attacks import ats, mixing  # noqa: F401  (they register how thei
 from leakgauge.attacks.adapting import decoder_of, hint_of
 from leakgauge.attacks.analytic import Analytic, inverts
 from leakgauge.attacks.believed import believed, with_received_norm, without_small_noise
+from leakgauge.attacks.differences import without_repeats
+from leakgauge.attacks.exact_recovery import assembled
 from leakgauge.attacks.precode import NOISE, Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
+from leakgauge.attacks.recovering import NOT_APPLICABLE, first_layer, obstacle, recover
 from leakgauge.client import LABELS
 from leakgauge.defenses import Protection, UpdatePart
 from leakgauge.defenses import protection as read
@@ -63,10 +67,13 @@ class Approach:
     exact: bool = False
     simulated: tuple[str, ...] = ()
     """What it made of every part that has only a ``release``, a sentence each."""
+    recovery: str = ""
+    """What exact recovery does about a batch, or why it does not apply; empty where the network gives it no hold."""
 
     def __str__(self) -> str:
         begins = "a linear layer is read off exactly" if self.exact else repr(self.adversary)
-        return "\n".join([begins, *(f"  {line}" for line in (*self.simulated, *self.treatments))])
+        lines = (f"  {line}" for line in (*self.simulated, *self.treatments))
+        return "\n".join([*filter(None, [self.recovery]), begins, *lines])
 
 
 @register("attack", "adaptive")
@@ -75,7 +82,8 @@ class Adaptive(Part):
     """The adversary of whatever protection the task has; ``adaptive().against(task, threat)`` shows it.
 
     - None, or clipping of the whole update: cosine, since a clipped update is a positive multiple of the raw one; one
-      example through a first linear layer with a bias is read off exactly.
+      example through a first linear layer with a bias is read off exactly, and a batch is taken apart as far as
+      :func:`~leakgauge.attacks.recover` certifies, where that layer meets ReLU; the rest of the update is attacked.
     - Pruning, top-k: cosine, where of a pruned zero only what exceeds the smallest survivor counts; then, from where
       that ended, as many steps by relative distance, since the norm tells something, too (not from the
       start: chosen on train records, before and after training). The fewer survive, the more the prior weighs.
@@ -95,8 +103,11 @@ class Adaptive(Part):
     - MixUp, InstaHide: the encodings of every round are inverted, then decoded: MixUp's coefficients are fitted where
       they are hidden, and over several rounds its indices are found; InstaHide needs the indices, and takes
       hidden coefficients from soft labels.
+    - Noise that repeats between rounds (:mod:`~leakgauge.adversary.repeats`): cancelled by differences of the rounds,
+      which are attacked without it; at the same weights in every round, rounds that share their noise count once.
     - ATS: the transformed record is reconstructed, then undone as far as its policy allows.
-    - With random pruning, labels come from the rows of the last weight: its bias may have lost the telling entry.
+    - Hidden labels are counted by likelihood, from all that the last layer still shows; each restart tries the next
+      likely hypothesis.
 
     ``tv_weight`` weighs the mean total variation against a cosine, ``tv_density`` the summed one against a log
     density, which is measured in nats; records that are no images get no prior. ``labels`` says what is done where
@@ -104,7 +115,7 @@ class Adaptive(Part):
     CNN, noise of std 0.001 to 0.1).
     """
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     models_defense: ClassVar[Literal["any"]] = "any"
 
     steps: int = 1000
@@ -143,7 +154,8 @@ class Adaptive(Part):
             words = "hidden; cancelled in the ratio of weight and bias"
             changed += [Treatment(a, "cancelled", words) for a in Case(adversary, task, knows).rates]
         simulated = tuple(_sentences(simulation))
-        return Approach(adversary, with_treatment(listed, *changed), exact and inverts(task), simulated)
+        treatments = with_treatment(listed, *changed)
+        return Approach(adversary, treatments, exact and inverts(task), simulated, _recovery(task))
 
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
         """What it does about every nuisance of the task."""
@@ -181,7 +193,6 @@ class Adaptive(Part):
             prior=smooth if images else uniform(),
             solver=adam(lr=0.1, steps=self.steps, sign="soft", schedule=cosine_decay(floor=0.01)),
             labels=self.labels,
-            rule=next((rule for part in parts if (rule := hint_of(part).rule) != "auto"), "auto"),
             restarts=self.restarts,
             start="grey",
         )
@@ -202,11 +213,11 @@ class Adaptive(Part):
         memory: int = MEMORY,
         progress: Progress | None = None,
     ) -> Reconstruction:
-        check(task, observations)
+        check(task, observations, sums=isinstance(task, Task) and obstacle(task) is None)
         how = {"seed": seed, "device": device, "path": path, "memory": memory, "progress": progress}
 
         def invert(some: Sequence[Observation]) -> Reconstruction:
-            return self._invert(task, some, how)
+            return without_repeats(task, some, lambda rest: self._invert(task, rest, how), seed)
 
         part = task.protection.input[-1] if task.protection.input else None
         decoder = decoder_of(part) if part is not None else None
@@ -227,6 +238,39 @@ class Adaptive(Part):
         exact = all(one.rounds and _is_exact(task, one.batch) for one in observations)
         if exact and inverts(task):
             return Analytic()(task, observations, **how)
+        if not exact and obstacle(task) is None:
+            return self._taken_apart(adversary, task, observations, how)
+        reconstruction = self._optimised(adversary, task, observations, how, exact)
+        recovery = _recovery(task)
+        return replace(reconstruction, notes=(*reconstruction.notes, recovery)) if recovery else reconstruction
+
+    def _taken_apart(
+        self, adversary: Adversary, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]
+    ) -> Reconstruction:
+        """Every record that can be certified; the rest of each update is attacked as that of a smaller batch."""
+        recoveries = [recover(task, one, seed=how["seed"]) for one in observations]
+        ended: list[Reconstruction] = []
+
+        def attacked(left: Sequence[Observation]) -> list[tuple[Tensor, Tensor]]:
+            guesses: dict[int, tuple[Tensor, Tensor]] = {}
+            for size in sorted({one.batch for one in left}):
+                at = [i for i, one in enumerate(left) if one.batch == size]
+                some = adversary(task, [left[i] for i in at], **how)
+                ended.append(some)
+                guesses |= dict(zip(at, zip(some.inputs, some.labels, strict=True), strict=True))
+            return [guesses[i] for i in range(len(left))]
+
+        whole = assembled(task, observations, recoveries, attacked)
+        return replace(whole, evaluations=sum(some.evaluations for some in ended))
+
+    def _optimised(
+        self,
+        adversary: Adversary,
+        task: Task,
+        observations: Sequence[Observation],
+        how: Mapping[str, Any],
+        exact: bool,
+    ) -> Reconstruction:
         if task.protection.model:
             if exact:
                 observations = [with_noise(task, one) for one in observations]
@@ -245,9 +289,7 @@ class Adaptive(Part):
         """The observations of the simulated task; the labels that a stand-in hides come from simulated releases."""
         before = simulation.observed(observations)
         hidden = self.labels == "inferred" and any(one.labels is None for one in before)
-        stands = any(
-            isinstance(p, StandIn) and hint_of(p).rule == "auto" for p in simulation.task.protection.chain.parts
-        )
+        stands = any(isinstance(part, StandIn) for part in simulation.task.protection.chain.parts)
         if not stands or not hidden or any(one.batch > 1 for one in before):
             return before
         labels = labels_by_simulation(simulation.task, before)
@@ -298,9 +340,16 @@ class Adaptive(Part):
             category, reason = NotModelledWarning, NoDensityError(f"{part!r} is not modelled: {why}")
         warnings.warn(f"adaptive() falls back to a cosine: {reason}", category, stacklevel=4)
         plain = replace(self.adversary(Protection(), images=_smooth(task)), likelihood=cosine(drop=drop))
-        plain = replace(plain, rule=adversary.rule)
         plain = plain if adversary.hidden is None else with_latent_noise(plain)
         return plain(task, observations, **how)
+
+
+def _recovery(task: Task) -> str:
+    """What exact recovery does about a batch, as a sentence; nothing where the network gives it no hold."""
+    if task.recipe.batch == 1 or first_layer(task) is None:
+        return ""
+    reason = obstacle(task)
+    return NOT_APPLICABLE + reason if reason else "exact recovery first: peeling, then sparse directions"
 
 
 def _likelihood(parts: Sequence[UpdatePart], *, noisy: bool) -> Likelihood:

@@ -53,7 +53,7 @@ def attacked(
     seed: int,
     progress: Progress | None,
 ) -> tuple[Reconstruction, Assumed]:
-    """The reconstruction, and what the attack had to assume."""
+    """The reconstruction, and what the attack had to assume or has to say of itself."""
     attack = searching(attack, threat)
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always", AssumptionWarning)
@@ -61,7 +61,8 @@ def attacked(
     for one in raised:
         if not issubclass(one.category, AssumptionWarning):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    return reconstruction, Assumed(_sentences(raised, AssumptionWarning), _sentences(raised, NotModelledWarning))
+    assumptions = sorted({*_sentences(raised, AssumptionWarning), *reconstruction.notes})
+    return reconstruction, Assumed(assumptions, _sentences(raised, NotModelledWarning))
 
 
 def _sentences(raised: Sequence[warnings.WarningMessage], kind: type[Warning]) -> list[str]:
