@@ -9,10 +9,12 @@ settings fitted by Gauss-Newton. Whatever else replays as well is said to be ind
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import torch
 from torch import nn
 
 from leakgauge import data, models
@@ -26,6 +28,7 @@ from leakgauge.errors import DataError
 from leakgauge.losses import CrossEntropy, loss_named
 from leakgauge.storage.states import read_state
 from leakgauge.study.spec import Spec
+from leakgauge.task import refuse_draws, working_copy
 from leakgauge.types import Domain, Loss, Records
 
 Status = Literal["replays", "replays otherwise", "does not replay"]
@@ -93,7 +96,16 @@ def examine(spec: Spec, folder: Path, *, model: nn.Module | None = None, loss: L
     model = model if model is not None else models.build(spec.task.model, records.domain, seed=spec.seed)
     evidence = Evidence.of(read_state(folder / replay.before), read_state(folder / replay.after), records)
     loss = loss if loss is not None else loss_named(spec.task.loss)
+    _check_repeats(model, evidence.records, spec.task.recipe.mode)
     return diagnose(model, evidence, believed(spec, evidence, loss), loss=loss)
+
+
+def _check_repeats(model: nn.Module, records: Records, mode: str) -> None:
+    """What draws random numbers never replays, and no setting is to blame; other faults are said by the replay."""
+    own, before = working_copy(model, mode), torch.get_rng_state()
+    with suppress(Exception), torch.no_grad():
+        own(records.inputs[:2].to(next(own.parameters())))
+    refuse_draws(before, "doctor")
 
 
 def believed(spec: Spec, evidence: Evidence, loss: Loss) -> Setup:
