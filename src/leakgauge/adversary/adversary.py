@@ -37,8 +37,10 @@ class Reconstruction:
     restart of observation i by evaluation; ``path`` is the gradient path that was used. ``encodings`` are what the
     attack took for the client's encoded inputs, where it then undid the encoding; else the inputs are all it found.
     ``status[i]`` is how i ended. A solver: ``steps`` (all were made), ``target``, ``plateau``, ``diverged``;
-    without one: ``exact``, ``mixture`` (of a batch). Under an input stage: ``decoded`` or ``encoding`` (it was not),
-    ``magnitudes``, ``undone`` or ``transformed in part``. None of them says that the guess is right.
+    without one: ``exact``, ``mixture`` (of a batch), ``exact in part``, ``not recovered``. Under an input stage:
+    ``decoded`` or ``encoding`` (it was not), ``magnitudes``, ``undone`` or ``transformed in part``. None of them says
+    that the guess is right; ``certified [n, B]`` does, where an attack proves single records. ``notes`` are sentences
+    for the ledger.
     """
 
     inputs: Tensor
@@ -49,6 +51,8 @@ class Reconstruction:
     evaluations: int = 0
     path: str = ""
     encodings: Tensor | None = None
+    certified: Tensor | None = None
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.inputs)

@@ -108,7 +108,17 @@ def joined(parts: Sequence[Reconstruction], places: Sequence[int]) -> Reconstruc
         tuple(status[i] for i in places),
         sum(p.evaluations for p in parts),
         parts[0].path,
+        certified=_certified(parts, order),
+        notes=tuple(dict.fromkeys(note for p in parts for note in p.notes)),
     )
+
+
+def _certified(parts: Sequence[Reconstruction], order: Tensor) -> Tensor | None:
+    """Which records are proven; none of a part that proves nothing."""
+    if all(p.certified is None for p in parts):
+        return None
+    masks = [torch.zeros(p.inputs.shape[:2], dtype=torch.bool) if p.certified is None else p.certified for p in parts]
+    return torch.cat(masks)[order]
 
 
 @dataclass(frozen=True)
@@ -267,13 +277,14 @@ class _Run:
             logits = draw(seeds, (self.group.batch, self.task.domain.classes), 4, like=self.like)
             blocks[SOFT_LABELS] = Block(logits, decode=lambda raw: raw.softmax(-1))
         for r, address in product(range(len(self.group.states)), self.searched):
-            weight, laws = self._prior_weight(address), self.task.laws(address)
+            weight, laws = self._prior_weight, self.task.laws(address)
             for name, shape in self.task.shapes(address, self.group.batch).items():
                 blocks[_block(r, address, name)] = Block.of_law(laws[name], (len(seeds), *shape), self.like, weight)
         return Unknowns(blocks)
 
-    def _prior_weight(self, address: str) -> float:
-        """Of the log prior of a nuisance beside the likelihood; that of a rate is flat, and counts as it is."""
+    @property
+    def _prior_weight(self) -> float:
+        """Of the log prior of a nuisance beside the likelihood; that of a rate is flat, whatever it weighs."""
         weight = self.adversary.hidden
         return 1.0 if weight is None else weight
 

@@ -129,6 +129,9 @@ def check_replay(draft: Draft) -> Problems:
     yield from problems_of(after, file, "task.replay.after")
     batch = attempt(lambda: data.read_npz(draft.home / replay.batch))
     yield from problems_of(batch, file, "task.replay.batch")
+    if replay.defense is not None and replay.defense not in draft.spec.defenses:
+        what = f"{replay.defense!r} is none of [defenses]"
+        yield Problem(file, "task.replay.defense", what, nearest(replay.defense, draft.spec.defenses))
 
 
 def check_expressions(draft: Draft) -> Problems:

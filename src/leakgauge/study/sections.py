@@ -59,11 +59,15 @@ class Normalise(_Section):
 
 
 class Replay(_Section):
-    """What the user's real client did: weights before and after, and the batch it used."""
+    """What the user's real client did: weights before and after, and the batch it used.
+
+    ``defense`` names the one of ``[defenses]`` that it used; by default all of them and none are tried.
+    """
 
     before: str
     after: str
     batch: str
+    defense: str | None = None
 
 
 class RecipeSpec(_Section):

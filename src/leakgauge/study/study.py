@@ -27,6 +27,7 @@ from leakgauge.defenses.protection import Protection
 from leakgauge.metrics import DomainMetrics
 from leakgauge.study.attempts import attempt, problems_of
 from leakgauge.study.fits import Values, problems_of_values
+from leakgauge.study.peers import peers
 from leakgauge.study.roles import Roles, digest
 from leakgauge.study.sections import Attacks, Checkpoints, Problem, Spec, SpecError, VerdictSpec
 from leakgauge.study.skew import skew_problem
@@ -46,6 +47,7 @@ class Assembly:
     """What a study is made of, whether it came from a spec or from a notebook.
 
     ``module`` is the model as given, with its weights; the spec says how it normalises. ``file`` is named in problems.
+    ``judged`` says whether its records must suffice for a verdict.
     """
 
     spec: Spec
@@ -56,6 +58,7 @@ class Assembly:
     recipe: Recipe
     defenses: Mapping[str, Protection]
     adversaries: Mapping[str, tuple[Attack, ...]]
+    judged: bool = True
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -196,7 +199,16 @@ class Study:
         for name, value in values.items():
             object.__setattr__(self, name, value)
         problems = problems_of_values(
-            Values(spec, parts.file, self.task.domain, self.task.params, self.under, self.defenses, self.adversaries)
+            Values(
+                spec,
+                parts.file,
+                self.task.domain,
+                self.task.params,
+                self.under,
+                self.defenses,
+                self.adversaries,
+                judged=parts.judged,
+            )
         )
         if problems:
             raise SpecError(problems)
@@ -249,6 +261,16 @@ class Study:
     @property
     def labels_granted(self) -> bool:
         return self.threat.labels == "known"
+
+    @cached_property
+    def peers(self) -> Records:
+        """The reported records, then others that could have stood in their place."""
+        return peers(self.roles, labels_granted=self.labels_granted, seed=self.seed)
+
+    @property
+    def peer_groups(self) -> Tensor:
+        """Peers of a group are each other's: those of a class where labels are granted, else all."""
+        return self.peers.labels if self.labels_granted else torch.zeros_like(self.peers.labels)
 
     def guess(self) -> Tensor:
         """The best guess without an update, for every reported record."""
