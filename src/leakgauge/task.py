@@ -168,12 +168,7 @@ class Task:
                 where="Task",
                 remedy="give the domain of the records that this model was made for",
             ) from None
-        if not torch.equal(before, torch.get_rng_state()):
-            raise ModelError(
-                "the model draws random numbers in its forward pass, which no nuisance stands for",
-                where="Task",
-                remedy='use layers such as nn.Dropout, each once, or set mode="eval" in the recipe',
-            )
+        refuse_draws(before, "Task")
         calls.refuse_repeated()
         if looks_up:
             self._refuse_lookup(outputs, probe)
@@ -302,6 +297,16 @@ class ClientContext:
             return captured[0]
 
         return run
+
+
+def refuse_draws(before: Tensor, where: str) -> None:
+    """Refuse a model whose forward pass has moved torch's random state on from what it was before."""
+    if not torch.equal(before, torch.get_rng_state()):
+        raise ModelError(
+            "the model draws random numbers in its forward pass, which no nuisance stands for",
+            where=where,
+            remedy='use layers such as nn.Dropout, each once, or set mode="eval" in the recipe',
+        )
 
 
 def embeddings(model: nn.Module) -> dict[str, nn.Embedding | nn.EmbeddingBag]:

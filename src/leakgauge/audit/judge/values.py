@@ -169,12 +169,17 @@ class Treatment(Value):
 
 
 class Adversary(Value):
-    """An adversary against one defense. ``scores``: arm → metric → one number per record."""
+    """An adversary against one defense. ``scores``: arm → metric → one number per record.
+
+    ``labels`` counts the records whose own label came with their reconstruction; ``label_share`` is the share of the
+    labels that is right whoever they belong to: low where labels were inferred wrongly, or the updates say too little.
+    """
 
     name: str
     expression: str = ""
     scores: dict[str, dict[str, tuple[Finite, ...]]] = {}
     labels: int | None = None
+    label_share: Finite | None = None
     evaluations: int | None = None
     mean: Finite | None = None
     encoding: Finite | None = None
