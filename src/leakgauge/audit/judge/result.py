@@ -290,6 +290,7 @@ def _control(verdict: Verdict) -> Control | None:
         n=gain.n,
         p=positive.together.p,
         recognised=positive.together.recognised,
+        records=positive.together.records,
         adversaries={
             name: Alone(p=finding.p, recognised=finding.recognised, works=name in positive.works)
             for name, finding in positive.each.items()
