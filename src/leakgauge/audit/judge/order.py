@@ -114,12 +114,17 @@ class Stronger:
 def borrowed(arms: Arms, stronger: Sequence[Stronger]) -> Arms:
     """The scores of a defense with those of stronger ones as further adversaries, named :data:`BORROWED`."""
     scores = {arm: dict(by) for arm, by in arms.scores.items()}
-    cross = dict(arms.cross)
+    cross, nearness, labels = dict(arms.cross), dict(arms.nearness), dict(arms.labels)
+    unmodelled = dict(arms.unmodelled)
     for one in stronger:
+        called = {name: BORROWED.format(name, one.name) for name in one.arms.adversaries}
         for arm, by in one.arms.scores.items():
-            scores[arm] |= {BORROWED.format(name, one.name): values for name, values in by.items()}
-        cross |= {BORROWED.format(name, one.name): values for name, values in one.arms.cross.items()}
-    return replace(arms, scores=scores, cross=cross)
+            scores[arm] |= {called[name]: values for name, values in by.items()}
+        cross |= {called[name]: values for name, values in one.arms.cross.items()}
+        nearness |= {called[name]: values for name, values in one.arms.nearness.items()}
+        labels |= {called[name]: count for name, count in one.arms.labels.items()}
+        unmodelled |= {called[name]: why for name, why in one.arms.unmodelled.items()}
+    return replace(arms, scores=scores, cross=cross, nearness=nearness, labels=labels, unmodelled=unmodelled)
 
 
 def at_least_as_bad(verdict: Verdict, stronger: Sequence[Stronger]) -> Verdict:
