@@ -289,9 +289,7 @@ class Adaptive(Part):
         """The observations of the simulated task; the labels that a stand-in hides come from simulated releases."""
         before = simulation.observed(observations)
         hidden = self.labels == "inferred" and any(one.labels is None for one in before)
-        stands = any(
-            isinstance(p, StandIn) and hint_of(p).rule == "auto" for p in simulation.task.protection.chain.parts
-        )
+        stands = any(isinstance(part, StandIn) for part in simulation.task.protection.chain.parts)
         if not stands or not hidden or any(one.batch > 1 for one in before):
             return before
         labels = labels_by_simulation(simulation.task, before)

@@ -1,7 +1,7 @@
 """A red team in the box: clients of which it is known whether they leak, and what leakgauge says of each.
 
-``python -m leakgauge.testing.red_team`` runs all and prints a table of right, wrong-safe, wrong-alarm and unclear answers.
-Give :func:`answered` a :class:`Case` of your own to add one.
+``python -m leakgauge.testing.red_team`` runs all and prints a table of right, wrong-safe, wrong-alarm and unclear
+answers. Give :func:`answered` a :class:`Case` of your own to add one.
 """
 
 from leakgauge.testing.red_team.cases import WORTHS, Answer, Case, Worth, answered, counted, worth

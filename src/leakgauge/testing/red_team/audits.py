@@ -117,7 +117,9 @@ def _leaking() -> Iterator[Case]:
     change = Recipe(shares="change", learning_rate=0.05)
     hidden = Threat(learning_rate="unknown")
     yield Case("cnn, change, rate hidden", True, Audit(smooth, recipe=change, threat=hidden))
-    yield Case("mlp, change, rate hidden, own part", True, Audit(dense, parts.Times(-3.0), recipe=change, threat=hidden))
+    yield Case(
+        "mlp, change, rate hidden, own part", True, Audit(dense, parts.Times(-3.0), recipe=change, threat=hidden)
+    )
 
 
 def _drowned() -> Iterator[Case]:

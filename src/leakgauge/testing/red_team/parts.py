@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.defenses import Release, UpdatePart
-from leakgauge.defenses.update.base import Context
-from leakgauge.types import Tree
+from leakgauge.types import Context, Tree
 
 
 def _each(update: Tree, change: Callable[[str, Tensor], Tensor]) -> Release:
@@ -23,7 +22,7 @@ class Times(UpdatePart):
 
     factor: float
 
-    def release(self, update: Tree, context: Context, *, generator: torch.Generator) -> Release:
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
         return _each(update, lambda name, u: self.factor * u)
 
 
@@ -33,7 +32,7 @@ class Shuffled(UpdatePart):
 
     seed: int = 0
 
-    def release(self, update: Tree, context: Context, *, generator: torch.Generator) -> Release:
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
         def permuted(name: str, u: Tensor) -> Tensor:
             order = torch.randperm(u.numel(), generator=torch.Generator().manual_seed(self.seed + u.numel()))
             return u.flatten()[order].view(u.shape)
@@ -47,7 +46,7 @@ class NoisyBiases(UpdatePart):
 
     std: float = 1.0
 
-    def release(self, update: Tree, context: Context, *, generator: torch.Generator) -> Release:
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
         def change(name: str, u: Tensor) -> Tensor:
             return u + self.std * torch.randn(u.shape, generator=generator).to(u) if name.endswith("bias") else u
 
@@ -58,7 +57,7 @@ class NoisyBiases(UpdatePart):
 class WithoutFirst(UpdatePart):
     """The first layer is not sent."""
 
-    def release(self, update: Tree, context: Context, *, generator: torch.Generator) -> Release:
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
         first = next(iter(update)).partition(".")[0]
         return _each(update, lambda name, u: torch.zeros_like(u) if name.partition(".")[0] == first else u)
 
@@ -67,7 +66,7 @@ class WithoutFirst(UpdatePart):
 class Cubed(UpdatePart):
     """A public bijection of every entry."""
 
-    def release(self, update: Tree, context: Context, *, generator: torch.Generator) -> Release:
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
         return _each(update, lambda name, u: u + 10 * u**3)
 
 
@@ -75,7 +74,7 @@ class Cubed(UpdatePart):
 class ThroughNumpy(UpdatePart):
     """A map that cannot be differentiated, because it leaves torch."""
 
-    def release(self, update: Tree, context: Context, *, generator: torch.Generator) -> Release:
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
         return _each(update, lambda name, u: torch.from_numpy(-2.0 * u.detach().numpy()).to(u))
 
 
@@ -85,7 +84,7 @@ class Drowned(UpdatePart):
 
     width: float = 1e3
 
-    def release(self, update: Tree, context: Context, *, generator: torch.Generator) -> Release:
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
         def change(name: str, u: Tensor) -> Tensor:
             return u + self.width * (torch.rand(u.shape, generator=generator) - 0.5).to(u)
 
@@ -96,7 +95,7 @@ class Drowned(UpdatePart):
 class Unrelated(UpdatePart):
     """Noise in place of the update."""
 
-    def release(self, update: Tree, context: Context, *, generator: torch.Generator) -> Release:
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
         return _each(update, lambda name, u: torch.randn(u.shape, generator=generator).to(u))
 
 
@@ -104,5 +103,5 @@ class Unrelated(UpdatePart):
 class Silent(UpdatePart):
     """Nothing is sent."""
 
-    def release(self, update: Tree, context: Context, *, generator: torch.Generator) -> Release:
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
         return _each(update, lambda name, u: torch.zeros_like(u))

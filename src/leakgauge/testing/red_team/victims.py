@@ -5,7 +5,8 @@ Nothing here uses leakgauge, so that no fault of ours can be on both sides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -25,7 +26,9 @@ ACTIVATIONS: Mapping[str, Callable[[], nn.Module]] = {
 }
 
 
-def dense(activation: str = "relu", *, inputs: int = 196, classes: int = 10, width: int = 48, seed: int = 0) -> nn.Module:
+def dense(
+    activation: str = "relu", *, inputs: int = 196, classes: int = 10, width: int = 48, seed: int = 0
+) -> nn.Module:
     """Two linear layers: the first gives a single record away."""
     with _seeded(seed):
         return nn.Sequential(
@@ -46,18 +49,12 @@ def convolutional(activation: str = "sigmoid", *, bias: bool = True, classes: in
         )
 
 
-class _seeded:
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
     """Weights from a seed; the global random state stays as it was."""
-
-    def __init__(self, seed: int) -> None:
-        self.fork, self.seed = torch.random.fork_rng(devices=[]), seed
-
-    def __enter__(self) -> None:
-        self.fork.__enter__()
-        torch.default_generator.manual_seed(self.seed)
-
-    def __exit__(self, *fault: object) -> None:
-        self.fork.__exit__(None, None, None)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
 
 
 def trained(model: nn.Module, inputs: Tensor, labels: Tensor, steps: int, seed: int = 0) -> nn.Module:
@@ -79,9 +76,7 @@ class Sent:
     gradient: Update
 
 
-def client(
-    model: nn.Module, inputs: Tensor, labels: Tensor, change: Change | None = None, *, seed: int = 0
-) -> Sent:
+def client(model: nn.Module, inputs: Tensor, labels: Tensor, change: Change | None = None, *, seed: int = 0) -> Sent:
     """One step of a client: the gradient of its mean loss, changed as it likes."""
     before = {name: value.detach().clone() for name, value in model.state_dict().items()}
     named = dict(model.named_parameters())
