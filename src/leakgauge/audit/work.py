@@ -14,7 +14,7 @@ from leakgauge.audit.attacking import attacked, batches, clients_seed, observed,
 from leakgauge.audit.cells import AttackCell, Cell, TrainCell, TuneCell, text_of
 from leakgauge.audit.nearness import nearness
 from leakgauge.audit.scoring import CROSS, cross, errors_by_feature, scored
-from leakgauge.audit.store import Store
+from leakgauge.audit.store import Store, StoreError
 from leakgauge.defenses import Protection
 from leakgauge.observation import encoded
 from leakgauge.seeds import seed_of
@@ -94,8 +94,7 @@ class Work:
 
     def _attack(self, cell: AttackCell, progress: Progress | None) -> Outcome:
         """The scores of an adversary, per record, and the reconstructions behind them."""
-        place = self.store.result(cell.parents[-1])["place"] if len(cell.settings) > 1 else 0
-        attack = cell.settings[place]
+        attack = cell.settings[self._place(cell)]
         pieces = [self._client(cell, attack, first, last, progress) for first, last in cell.clients]
         summary = _together([piece[0] for piece in pieces])
         tensors = {name: torch.cat([piece[1][name] for piece in pieces]) for name in pieces[0][1]}
@@ -103,6 +102,19 @@ class Work:
             summary["nearness"] = nearness(self.study, tensors["inputs"], cell.updates[0])
         named = {"adversary": text_of((attack,)), "metric": self._judge}
         return {**named, **summary, "treatments": treated(attack, self.task(cell), cell.threat)}, tensors
+
+    def _place(self, cell: AttackCell) -> int:
+        """Which of its settings an attack uses: the tuning's choice, which must be one of them."""
+        if len(cell.settings) == 1:
+            return 0
+        place = self.store.result(cell.parents[-1]).get("place")
+        if not isinstance(place, int) or not 0 <= place < len(cell.settings):
+            raise StoreError(
+                f"chooses setting {place!r} of {len(cell.settings)}",
+                where=str(self.store.cell(cell.parents[-1])),
+                remedy="delete it; the same command computes it again",
+            )
+        return place
 
     @property
     def _judge(self) -> str:
@@ -127,7 +139,8 @@ class Work:
             "labels": [int(a == b) for a, b in zip(labels.tolist(), private.labels.tolist(), strict=True)],
             "status": list(guess.status),
             "evaluations": guess.evaluations,
-            "assumed": assumed,
+            "assumed": assumed.sentences,
+            "unmodelled": assumed.unmodelled,
         }
         if cell.arm == "another":
             some = batches(self.study.records.inputs, size)[:CROSS]
@@ -160,7 +173,7 @@ def _together(summaries: list[dict[str, Any]]) -> dict[str, Any]:
     whole: dict[str, Any] = {}
     for name, value in summaries[0].items():
         values = [summary[name] for summary in summaries]
-        if name == "assumed":
+        if name in ("assumed", "unmodelled"):
             whole[name] = sorted({sentence for sentences in values for sentence in sentences})
         elif isinstance(value, dict):
             whole[name] = {key: [item for one in values for item in one[key]] for key in value}

@@ -44,6 +44,7 @@ class Arms:
     against the first m records; ``alike[j, i]`` says that update j came with record i's grants. ``prior``: metric →
     ``[n]``. ``batch`` records share an update. ``nearness`` of each adversary, and the ``groups`` of peers, are for the
     test of one record by itself; scores against encodings have none.
+    ``unmodelled``: adversary → why it does not model this defense.
     """
 
     scores: Mapping[str, Mapping[str, ByMetric]]
@@ -55,6 +56,7 @@ class Arms:
     groups: Places = field(default_factory=lambda: np.zeros(0, np.int64))
     labels: Mapping[str, int] = field(default_factory=dict)
     """How many labels each adversary has right."""
+    unmodelled: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def adversaries(self) -> list[str]:
@@ -64,7 +66,8 @@ class Arms:
         """The same with one adversary."""
         scores = {arm: {adversary: by[adversary]} for arm, by in self.scores.items()}
         cross, nearness = {adversary: self.cross[adversary]}, {adversary: self.nearness[adversary]}
-        return replace(self, scores=scores, cross=cross, nearness=nearness)
+        ignored = {name: why for name, why in self.unmodelled.items() if name == adversary}
+        return replace(self, scores=scores, cross=cross, nearness=nearness, unmodelled=ignored)
 
     def best(self, arm: str, metric: str) -> Scores:
         """The best over the adversaries, record by record; the same set for every arm."""

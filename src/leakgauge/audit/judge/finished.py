@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from leakgauge.adversary import models_defense
 from leakgauge.audit.cells import ARMS, Cell
 from leakgauge.audit.judge.arms import Arms, ByMetric, Encodings
 from leakgauge.audit.judge.single import Nearness, Places
@@ -45,9 +46,12 @@ class Finished:
     plan: Plan
     store: Store
     faults: Mapping[str, str]
+    borrowed: dict[tuple[Where, str], tuple[Where, str]] = field(default_factory=dict)
+    """Adversaries that attack a defense after adding a stronger one: where their cells are, and under which name."""
 
     def cells(self, where: Where, adversary: str, arm: str = "real", without: str | None = None) -> list[Cell]:
         """The cells of an arm, in the order of the records."""
+        where, adversary = self.borrowed.get((where, adversary), (where, adversary))
         return self.plan.of(
             step=where.step,
             defense=where.defense,
@@ -130,7 +134,22 @@ def arms(finished: Finished, where: Where, baseline: Baseline) -> Arms | None:
                 nearness[name] = Nearness.of([cell["nearness"] for cell in cells])
                 labels[name] = sum(sum(cell["labels"]) for cell in cells)
     batch = finished.study.task.recipe.batch
-    return Arms(by, cross, baseline.alike, baseline.prior, batch, nearness, baseline.groups, labels)
+    ignored = unmodelled(finished, where)
+    return Arms(by, cross, baseline.alike, baseline.prior, batch, nearness, baseline.groups, labels, ignored)
+
+
+def unmodelled(finished: Finished, where: Where) -> dict[str, str]:
+    """The adversaries that do not model a defense, and why: they ignore defenses, or could not simulate a part."""
+    if where.defense == Protection():
+        return {}
+    reasons = {}
+    for name, settings in finished.study.adversaries.items():
+        sentences = [each for cell in finished.read(where, name) or () for each in cell.get("unmodelled", ())]
+        if sentences:
+            reasons[name] = sentences[0]
+        elif all(models_defense(attack) == "none" for attack in settings):
+            reasons[name] = f"{name} ignores defenses"
+    return reasons
 
 
 def encodings(finished: Finished, where: Where, baseline: Baseline) -> Encodings | None:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from leakgauge.audit.judge.single import least_single_p
 from leakgauge.audit.judge.values import Checkpoint, Line, Replay
 from leakgauge.audit.plan import comparisons
+from leakgauge.bounds.laws import times
+from leakgauge.defenses import parts_of
 from leakgauge.doctor.diagnosis import Diagnosis
 from leakgauge.study.study import Study
 
@@ -48,6 +50,16 @@ def _peers(study: Study) -> str:
     return sentence + short * (least * tests > level)
 
 
+def _fresh(study: Study) -> list[tuple[str, str]]:
+    """Of every defense with noise: that each round draws its own, and in how many rounds a record takes part."""
+    how = (
+        f"the noise is drawn afresh in every round, and the same records take part in {times(study.bound_rounds)}: a "
+        "client that repeats its noise shows the exact difference of its gradients"
+    )
+    noisy = [name for name, one in study.defenses.items() if any(part.noise_law for part in parts_of(one.update))]
+    return [(f"every number of {name}", how) for name in noisy]
+
+
 def ledger(study: Study, diagnosis: Diagnosis | None, checkpoints: Sequence[Checkpoint]) -> list[Line]:
     """Number → assumption, a line each."""
     spec = study.spec
@@ -83,6 +95,7 @@ def ledger(study: Study, diagnosis: Diagnosis | None, checkpoints: Sequence[Chec
     if len(set(spec.checkpoints.train_steps)) > 1 or spec.checkpoints.train_steps != [0]:
         how = "with each defense" if spec.checkpoints.defended else "without a defense"
         lines.append(("checkpoints", f"central SGD on {len(study.train)} train records, {how}"))
+    lines += _fresh(study)
     if any(defense.input for defense in study.defenses.values()):
         drawn = "the other record of the null goes through the same draws of the encoding; the guess through its own"
         lines.append(("scores against encodings", drawn))

@@ -85,6 +85,8 @@ def _adversary(
     finished: Finished, where: Where, arms: Arms, early: Encodings | None, metric: str, name: str
 ) -> Adversary:
     cells = finished.read(where, name) or []
+    added = finished.borrowed.get((where, name))
+    own = [] if added is None else [f"adds {added[0].defense!r} to what was sent, then attacks that: it finds more"]
     return Adversary(
         name=name,
         expression=cells[0]["adversary"],
@@ -93,7 +95,7 @@ def _adversary(
         mean=float(arms.scores["real"][name][metric].mean()),
         encoding=float(early.arms.scores["real"][name][metric].mean()) if early else None,
         evaluations=sum(cell["evaluations"] for cell in cells),
-        assumed=tuple(sorted({sentence for cell in cells for sentence in cell["assumed"]})),
+        assumed=(*own, *sorted({sentence for cell in cells for sentence in cell["assumed"]})),
         treatments=tuple(cells[0].get("treatments", ())),
     )
 

@@ -11,7 +11,8 @@ encoding that comes back from the update is a leak whether or not it could be un
 ``recognisable`` where a recognised encoding shows one record to the eye (a transformed image).
 
 The positive control asks for more than a p-value: an adversary that gains a hundredth without a defense beats its null,
-and would miss nearly every leak behind one. Its silence counts only if it recognises a record without the defense.
+and would miss nearly every leak behind one. Its silence counts only if it recognises a record without the defense, and
+models the defense: an attack that matches updates as if nothing had been done to them finds nothing behind a mere sign.
 """
 
 from __future__ import annotations
@@ -171,7 +172,7 @@ def verdicts(
 
 def judge(arms: Arms, finding: Finding, p: float, positive: Control, rules: Rules) -> Verdict:
     """The word for one defense, and why, from its finding, its corrected p-value and the positive control."""
-    word, why = _exact(arms, rules) or _leak(finding, p, positive, rules) or _silent(p, positive, rules)
+    word, why = _exact(arms, rules) or _leak(finding, p, positive, rules) or _silent(arms, p, positive, rules)
     pool = arms.unrelated(rules.metric)[arms.alike]
     rate = rate_at(arms.best("real", rules.metric), pool) if len(pool) else None
     return Verdict(word, why, finding, p, rate, positive)
@@ -201,8 +202,11 @@ def _leak(finding: Finding, p: float, positive: Control, rules: Rules) -> tuple[
     return None
 
 
-def _silent(p: float, positive: Control, rules: Rules) -> tuple[Word, str]:
-    """No leak was found: is that worth anything?"""
+def _silent(arms: Arms, p: float, positive: Control, rules: Rules) -> tuple[Word, str]:
+    """No leak was found: is that worth anything?
+
+    It is where an adversary that models the defense recognises a record without it.
+    """
     works, idle = positive.works, [name for name in positive.each if name not in positive.works]
     if not works:
         plain = positive.together
@@ -211,6 +215,13 @@ def _silent(p: float, positive: Control, rules: Rules) -> tuple[Word, str]:
             f"({plain.nearly.text(rules.judge)}, {_p(plain.p)})"
         )
         return "too weak", f"{why}: {_remedy(plain)}"
+    if all(name in arms.unmodelled for name in works):
+        reasons = "; ".join(dict.fromkeys(arms.unmodelled[name] for name in works))
+        return (
+            "too weak",
+            f"not modelled: {reasons}. Not above the null ({_p(p)}), but no adversary that models this defense works; "
+            "audit with adaptive(), or give the part an `apply` or a density",
+        )
     besides = f"; {', '.join(idle)} did not, and adds nothing" if idle else ""
     return (
         "no evidence",
