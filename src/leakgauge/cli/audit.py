@@ -24,6 +24,13 @@ class Preset(StrEnum):
     thorough = "thorough"
 
 
+class Engine(StrEnum):
+    """What runs the cells of an audit."""
+
+    local = "local"
+    shared = "shared"
+
+
 class Gate(StrEnum):
     """The mildest verdict that fails a gate."""
 
@@ -93,6 +100,9 @@ def audit(
     path: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
     out: Annotated[Path | None, typer.Option(help="The run folder; default: the name of the spec with -run.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes, one thread each.")] = 1,
+    engine: Annotated[
+        Engine, typer.Option(help="local: this machine alone; shared: any number of audits together in one --out.")
+    ] = Engine.local,
     fail_on: Annotated[
         Gate | None, typer.Option(help="Exit with 3 if a verdict is this bad or worse, or inconclusive.")
     ] = None,
@@ -114,13 +124,23 @@ def audit(
       leakgauge audit leakgauge.toml --workers 2
       leakgauge audit leakgauge.toml --fail-on recognisable --quiet     in CI
       leakgauge audit leakgauge.toml --ablate                           measure what each grant is worth
+      leakgauge audit leakgauge.toml --out run --engine shared          on every node of an array job
 
     \b
     Exit codes: 0 done, 1 a planned cell failed, 2 bad spec, 3 gate failed, 4 invalid set-up, 5 an attack beat a bound,
     130 interrupted.
     """
+    from leakgauge.audit import SharedFolder
     from leakgauge.audit import audit as run
     from leakgauge.study import sound
+
+    if engine is Engine.shared and workers > 1:
+        raise LeakgaugeError(
+            f"--workers {workers} with --engine shared",
+            where="audit",
+            remedy="leave --workers out and start the command several times; each is one worker",
+        )
+    runner = SharedFolder() if engine is Engine.shared else None
 
     draft = sound(path)
     announce(*draft.own_code, allowed=own_code)
@@ -128,10 +148,11 @@ def audit(
     try:
         study = draft.study()
         result = _with_progress(
-            partial(run, study, folder, workers=workers, redact=redact, ablate=ablate, warn=_warn), quiet
+            partial(run, study, folder, workers=workers, engine=runner, redact=redact, ablate=ablate, warn=_warn), quiet
         )
     except KeyboardInterrupt:
-        flags = "".join(f" --{flag}" for flag, wanted in (("ablate", ablate), ("redact", redact)) if wanted)
+        options = (("ablate", ablate), ("redact", redact), ("engine shared", runner is not None))
+        flags = "".join(f" --{flag}" for flag, wanted in options if wanted)
         typer.echo(
             f"interrupted; finished cells are saved. Resume with: leakgauge audit {path} --out {folder}{flags}",
             err=True,
