@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from leakgauge.cli import audit, bound, compare, data, doctor, inspect, listing, preflight, price, report
+from leakgauge.cli import audit, bound, compare, data, doctor, inspect, listing, preflight, price, report, signing
 from leakgauge.errors import ExitCode, LeakgaugeError
 
 
@@ -95,6 +95,8 @@ app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("price")(price.price)
+app.command("verify")(signing.verify)
 app.command("list")(listing.show)
+app.add_typer(signing.app, name="key")
 app.add_typer(data.app, name="data")
 app.add_typer(bound.app, name="bound")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from leakgauge.cli import signing
 from leakgauge.cli.own_code import Allowed, announce
 from leakgauge.errors import ExitCode, LeakgaugeError
 
@@ -114,6 +115,7 @@ def audit(
         bool, typer.Option("--redact", help="Do not store originals, reconstructions or labels.")
     ] = False,
     own_code: Allowed = False,
+    sign: signing.Key = None,
 ) -> None:
     """Attack your own set-up and report what leaks; run it again to resume.
 
@@ -132,6 +134,8 @@ def audit(
     """
     from leakgauge.audit import SharedFolder
     from leakgauge.audit import audit as run
+    from leakgauge.storage.signing import private_key
+    from leakgauge.storage.signing import sign as signed
     from leakgauge.study import sound
 
     if engine is Engine.shared and workers > 1:
@@ -140,6 +144,7 @@ def audit(
             where="audit",
             remedy="leave --workers out and start the command several times; each is one worker",
         )
+    key = private_key(sign) if sign else None  # a key that cannot be used shows now, not after the audit
     runner = SharedFolder() if engine is Engine.shared else None
 
     draft = sound(path)
@@ -159,6 +164,8 @@ def audit(
         )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     _tell(result, folder, redact)
+    if key is not None:
+        typer.echo(f"signed: {signed(folder, (*signing.SIGNED, *signing.BESIDE), key)}")
     gate: Any = fail_on.value if fail_on else None
     for line in result.failing(gate) if gate else ():
         typer.echo(f"gate {gate} fails: {line}", err=True)
