@@ -147,9 +147,7 @@ def _listed(planned: Plan) -> bytes:
     return canonical(cells).encode()
 
 
-def _run(
-    study: Study, store: Store, planned: Plan, engine: Engine, report: Report | None, *, attack: bool
-) -> Outcome:
+def _run(study: Study, store: Store, planned: Plan, engine: Engine, report: Report | None, *, attack: bool) -> Outcome:
     left = [c for c in planned.cells if not store.done(c.id)] if attack else []
     store.log(event="start", left=len(left), cells=len(planned.cells), engine=repr(engine))
     done, faults = len(planned.cells) - len(left), {}

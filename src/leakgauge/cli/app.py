@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from leakgauge.cli import audit, bound, compare, data, doctor, inspect, listing, preflight, price, report, signing
+from leakgauge.cli.terminal import echo
 from leakgauge.errors import ExitCode, LeakgaugeError
 
 
@@ -24,14 +25,14 @@ class Program(TyperGroup):
             return super().invoke(ctx)
         except LeakgaugeError as error:
             for line in lines(error):
-                typer.echo(f"error: {line}", err=True)
+                echo(f"error: {line}", err=True)
             raise typer.Exit(error.exit_code) from None
         except OSError as error:  # a full disk, a folder that vanished: finished cells are there
             where = f"{error.filename}: " if error.filename else ""
-            typer.echo(f"error: {where}{error.strerror or error}; what is finished is saved", err=True)
+            echo(f"error: {where}{error.strerror or error}; what is finished is saved", err=True)
             raise typer.Exit(ExitCode.BAD_INPUT) from None
         except KeyboardInterrupt:
-            typer.echo("interrupted", err=True)
+            echo("interrupted", err=True)
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except Exception as error:
             if isinstance(message := getattr(error, "message", None), str):  # bad usage, in the words of the parser
@@ -60,7 +61,7 @@ def show_version(wanted: bool) -> None:
     if wanted:
         from leakgauge import __version__
 
-        typer.echo(f"leakgauge {__version__}")
+        echo(f"leakgauge {__version__}")
         raise typer.Exit
 
 

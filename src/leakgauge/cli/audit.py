@@ -11,6 +11,7 @@ import typer
 
 from leakgauge.cli import signing
 from leakgauge.cli.own_code import Allowed, announce
+from leakgauge.cli.terminal import echo, printable
 from leakgauge.errors import ExitCode, LeakgaugeError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def init(
     except OSError as fault:
         remedy = "give a path in an existing folder that you can write to"
         raise LeakgaugeError(f"cannot be written ({fault.strerror})", where=str(path), remedy=remedy) from None
-    typer.echo(f"wrote {path}; next: leakgauge check {path}")
+    echo(f"wrote {path}; next: leakgauge check {path}")
 
 
 def check(
@@ -79,17 +80,17 @@ def check(
     at = "" if steps == [0] else f" x {_many(len(steps), 'checkpoint')} ({listed})"
     chunks = -(-spec.task.records // CHUNK)
     split = "" if chunks == 1 else f" x {chunks} chunks (of up to {CHUNK} updates)"
-    typer.echo(f"{path}: fine")
+    echo(f"{path}: fine")
     least = "at least " if work.seconds is None else ""  # the cost of user parts is known only when they run
-    typer.echo(
+    echo(
         f"plan: {_many(len(spec.defenses), 'defense')} x {_many(len(spec.adversaries), 'adversary')} x 3 arms "
         f"(the update, another record's update, noise){at}{split}, {_many(spec.task.records, 'update')} of "
         f"{_many(spec.task.recipe.batch, 'record')}: {least}{work.cells} cells{work.shares()}"
     )
     if draft.own_code:
-        typer.echo(f"own code: {', '.join(draft.own_code)}; `audit` imports it if you say --own-code")
+        echo(f"own code: {', '.join(draft.own_code)}; `audit` imports it if you say --own-code")
     for sentence in (*(f"adversaries: {note}" for note in spec.notes()), *work.sentences()):
-        typer.echo(sentence)
+        echo(sentence)
 
 
 def _many(count: int, word: str) -> str:
@@ -158,22 +159,22 @@ def audit(
     except KeyboardInterrupt:
         options = (("ablate", ablate), ("redact", redact), ("engine shared", runner is not None))
         flags = "".join(f" --{flag}" for flag, wanted in options if wanted)
-        typer.echo(
+        echo(
             f"interrupted; finished cells are saved. Resume with: leakgauge audit {path} --out {folder}{flags}",
             err=True,
         )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     _tell(result, folder, redact)
     if key is not None:
-        typer.echo(f"signed: {signed(folder, (*signing.SIGNED, *signing.BESIDE), key)}")
+        echo(f"signed: {signed(folder, (*signing.SIGNED, *signing.BESIDE), key)}")
     gate: Any = fail_on.value if fail_on else None
     for line in result.failing(gate) if gate else ():
-        typer.echo(f"gate {gate} fails: {line}", err=True)
+        echo(f"gate {gate} fails: {line}", err=True)
     raise typer.Exit(result.exit_code(gate))
 
 
 def _warn(sentence: str) -> None:
-    typer.echo(f"warning: {sentence}", err=True)
+    echo(f"warning: {sentence}", err=True)
 
 
 def _with_progress(run: Any, quiet: bool) -> Result:
@@ -206,9 +207,9 @@ def _with_progress(run: Any, quiet: bool) -> Result:
             if event.cell.params.get("arm") == "real" and event.best is not None:
                 best[about] = max(event.best, best.get(about, event.best))
             suffix = f", best {best[about]:.2f}" if about in best else ""
-            bar.update(task, completed=event.done, total=event.total, description=f"{about[:40]}{suffix}")
+            bar.update(task, completed=event.done, total=event.total, description=f"{printable(about[:40])}{suffix}")
             if event.fault:
-                bar.console.print(f"a cell failed: {event.fault}", markup=False)
+                bar.console.print(printable(f"a cell failed: {event.fault}"), markup=False)
 
         result: Result = run(report=report)
     return result
@@ -220,12 +221,12 @@ def _tell(result: Result, folder: Path, redact: bool) -> None:
     several = len(result.checkpoints) > 1
     for checkpoint, defense in result.each():
         at = f" (step {checkpoint.step})" if several else ""
-        typer.echo(f"{defense.name}{at}: {defense.verdict} — {defense.attack.why}")
+        echo(f"{defense.name}{at}: {defense.verdict} — {defense.attack.why}")
     for line in result.contradictions():
-        typer.echo(f"contradiction: {line}")
+        echo(f"contradiction: {line}")
     for note in result.notes:
-        typer.echo(f"adversaries: {note}")
-    typer.echo(result.scope)
+        echo(f"adversaries: {note}")
+    echo(result.scope)
     page, *others = report(folder, redact=redact)
-    typer.echo(f"wrote {', '.join(map(str, others))} and {folder / 'result.json'}")
-    typer.echo(f"the report: {page}")
+    echo(f"wrote {', '.join(map(str, others))} and {folder / 'result.json'}")
+    echo(f"the report: {page}")

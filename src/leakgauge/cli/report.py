@@ -9,6 +9,7 @@ import typer
 
 from leakgauge.cli import signing
 from leakgauge.cli.audit import Gate
+from leakgauge.cli.terminal import echo
 
 
 def report(
@@ -43,6 +44,6 @@ def report(
     key = private_key(sign) if sign else None
     names = [name.strip() for name in formats.split(",") if name.strip()]
     for path in write(run, formats=names, redact=redact, fail_on=fail_on.value, out=out):
-        typer.echo(path)
+        echo(path)
     if key is not None:
-        typer.echo(signed(out or run, (*signing.SIGNED, *signing.BESIDE), key))
+        echo(signed(out or run, (*signing.SIGNED, *signing.BESIDE), key))

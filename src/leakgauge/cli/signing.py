@@ -7,6 +7,8 @@ from typing import Annotated, Optional
 
 import typer
 
+from leakgauge.cli.terminal import echo
+
 SIGNED = ("result.json", "report.html", "report.md", "junit.xml")
 """What readers rely on."""
 BESIDE = ("spec.toml", "plan.json", "environment.json", "manifest.json")
@@ -30,7 +32,7 @@ def new(path: Annotated[Path, typer.Argument(help="Where to write the private ke
     from leakgauge.storage.signing import new_key
 
     public = new_key(path)
-    typer.echo(f"wrote {path} (keep it to yourself) and {public} (give it to those who verify)")
+    echo(f"wrote {path} (keep it to yourself) and {public} (give it to those who verify)")
 
 
 def verify(
@@ -49,4 +51,4 @@ def verify(
     from leakgauge.storage.signing import verify as check
 
     names = check(run, public_key(key), SIGNED)
-    typer.echo(f"signed and unchanged: {', '.join(names)}")
+    echo(f"signed and unchanged: {', '.join(names)}")

@@ -42,12 +42,12 @@ def prepare(folder: Path) -> None:
 def write(path: Path, content: bytes) -> None:
     """Write a private file (mode 0600) so that it is there whole or not at all, whenever the process dies."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for last in (False, False, True):
-        try:
-            return _write(path, content)
-        except FileNotFoundError:  # a run that begins in the folder sweeps what is half written
-            if last or not path.parent.is_dir():
-                raise
+    try:
+        _write(path, content)
+    except FileNotFoundError:  # a run that began in the folder has swept what was half written: once more
+        if not path.parent.is_dir():
+            raise
+        _write(path, content)
 
 
 def _write(path: Path, content: bytes) -> None:
