@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("adversary", "attacks", "bounds", "data", "defenses", "metrics", "models", "priors", "training")
+_ROOMS = ("adversary", "attacks", "bounds", "data", "defenses", "fl", "metrics", "models", "priors", "training")
 _HOMES = {
     "Domain": "types",
     "Feature": "types",
@@ -88,6 +88,7 @@ __all__ = [
     "bounds",
     "data",
     "defenses",
+    "fl",
     "metrics",
     "models",
     "observe",

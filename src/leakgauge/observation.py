@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from leakgauge import guards
-from leakgauge.client import LABELS
+from leakgauge.client import LABELS, LEARNING_RATE
 from leakgauge.defenses.stages import Encoded
 from leakgauge.errors import ObservationError, nearest
 from leakgauge.seeds import seed_of
@@ -24,7 +24,7 @@ class Round:
     ``granted`` holds named tensors for what belongs to the entries of the update (``random_prune.mask``), one row per
     example for what belongs to examples (``mixup.indices``, ``recipe.labels``), else one number or one per local step
     (``recipe.learning_rate``, ``lrp.scale``). ``buffers`` are state that is used but not trained, where it is not the
-    task's own; ``clients`` is how many clients' updates were summed.
+    task's own; ``clients`` is how many clients' updates it is the mean of, as the recipe says, too.
     """
 
     observed: Tree
@@ -99,7 +99,12 @@ def observe(
         observations.append(
             Observation(
                 tuple(
-                    Round(one.observed, theta, {a: v for a, v in one.drawn.items() if knows[a] == "granted"})
+                    Round(
+                        one.observed,
+                        theta,
+                        {a: v for a, v in one.drawn.items() if knows[a] == "granted"},
+                        clients=task.recipe.clients,
+                    )
                     for one, theta in zip(sent, states, strict=True)
                 ),
                 size,
@@ -138,9 +143,16 @@ class Sent:
     drawn: Nuisances
 
 
-def send(task: Task, batch: Records | Encoded, params: Tree, key: tuple[int, ...]) -> Sent:
-    """One update of one (encoded) batch through the model, training and update stage. ``key`` seeds every draw."""
+def send(
+    task: Task, batch: Records | Encoded, params: Tree, key: tuple[int, ...], *, rate: float | None = None
+) -> Sent:
+    """One update of one (encoded) batch through the model, training and update stage. ``key`` seeds every draw.
+
+    ``rate`` is the learning rate of this update where it is not the recipe's: that of its round.
+    """
     drawn = task.draw(len(batch), key)
+    if rate is not None:
+        drawn[LEARNING_RATE] = torch.tensor(rate)
     update = task.update(batch, params, drawn)
     released = task.protection.chain.release(
         update, ClientContext(task, batch, params, drawn), generator=_generator(*key)
@@ -228,8 +240,11 @@ def _granted_problems(task: Task, one: Round, batch: int, where: str) -> list[st
             problems += _tree_problems_of_grant(task.params, value, place)
         elif address in task.nuisances and address.rpartition(".")[0] not in task.protection.stage("input"):
             problems += _shape_problems(task, address, value, batch, place)
-    if one.clients != 1:
-        problems.append(f"{where}: it sums {one.clients} clients, which no attack models yet; give single updates")
+    if one.clients != task.recipe.clients:
+        problems.append(
+            f"{where}: it comes from {one.clients} clients, the recipe says {task.recipe.clients}; "
+            f"say clients={one.clients} in the recipe"
+        )
     return problems
 
 

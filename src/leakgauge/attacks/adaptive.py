@@ -131,7 +131,12 @@ class Adaptive(Part):
             changed += decoder.treat(part, label, knows) if decoder else ()
         changed += self._of_belief(task, listed)
         if exact and inverts(task):
-            rates = [one.address for one in listed if one.address.startswith(("recipe.learning_rate", "lrp."))]
+            training = task.protection.stage("training")
+            rates = [
+                one.address
+                for one in listed
+                if one.address == "recipe.learning_rate" or one.address.rpartition(".")[0] in training
+            ]
             changed += [Treatment(a, "cancelled", "hidden; cancelled in the ratio of weight and bias") for a in rates]
         return Approach(adversary, with_treatment(listed, *changed), exact and inverts(task))
 
@@ -323,7 +328,8 @@ def _with_length(
 def _is_exact(task: Task, batch: int) -> bool:
     """Whether every update is a positive multiple of one example's gradient."""
     recipe = task.recipe
-    single = batch == 1 and recipe.local_steps == 1 and not recipe.weight_decay and not _drops(task)
+    single = batch == 1 and recipe.local_steps == 1 and recipe.optimiser == "sgd"
+    single = single and not recipe.weight_decay and not _drops(task)
     return single and all(hint_of(part).scales for part in task.protection.chain.parts)
 
 
