@@ -192,7 +192,8 @@ def update_of(
         rate = recipe.learning_rate if rates is None else rates[step]
         used = {**buffers, **drawn.at(step, batch, steps)}
         slope = gradient_of(model, theta, used, inputs[batch], labels[batch], recipe)
-        slope = trees.mapped(lambda g, p: g + recipe.weight_decay * p, slope, theta)
+        if recipe.weight_decay:
+            slope = trees.mapped(lambda g, p: g + recipe.weight_decay * p, slope, theta)
         theta = trees.mapped(lambda p, d, rate=rate: p - rate * d, theta, stepping(slope))
     return trees.mapped(torch.sub, theta, params)
 
@@ -215,6 +216,8 @@ Stepping = Callable[[Tree], dict[str, Tensor]]
 
 def _momentum(params: Tree, recipe: Recipe) -> Stepping:
     """``v ← μ v + g``."""
+    if not recipe.momentum:
+        return dict
     velocity = {name: torch.zeros_like(p) for name, p in params.items()}
 
     def step(slope: Tree) -> dict[str, Tensor]:

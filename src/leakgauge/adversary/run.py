@@ -214,7 +214,10 @@ class _Run:
         rounds = [self.group.shown(rows, r) for r in range(len(self.group.states))]
         labels = None if self.labels is None else self.labels[[key.observation for key in keys]]
         unknowns = self._unknowns(seeds, keys)
-        paths = [self._choose(r, visible, unknowns, labels) for r, visible in enumerate(rounds)]
+        same = self.group.first_alike
+        paths: list[Path] = []
+        for r, visible in enumerate(rounds):
+            paths.append(paths[same[r]] if same[r] < r else self._choose(r, visible, unknowns, labels))
         self.used = paths[0].name
         unknowns = self._with_fitted_rates(unknowns, paths, rounds, row_of, labels)
         prior = spread(self.adversary.prior, setting_of)
@@ -224,14 +227,16 @@ class _Run:
             values = unknowns.decode(raw)
             candidate = self._candidate(values, None if labels is None else labels[which])
             terms, log_prior = [], spread(prior, which)(candidate) + unknowns.log_prior(values)
+            updates: dict[int, Batch] = {}
             for r, (path, visible) in enumerate(zip(paths, rounds, strict=True)):
                 nuisances = {
                     **self._placeholders(len(which)),
                     **_of_round(values, r),
                     **visible.granted_to(row_of[which]),
                 }
-                update = path.updates(replace(candidate, nuisances=nuisances), sharing)
-                terms.append(self.likelihood(update, visible.observed, visible.known, self.task.protection))
+                if nuisances or same[r] not in updates:
+                    updates[same[r]] = path.updates(replace(candidate, nuisances=nuisances), sharing)
+                terms.append(self.likelihood(updates[same[r]], visible.observed, visible.known, self.task.protection))
             return Value(torch.stack(terms).sum(0), log_prior)
 
         problem = Problem(

@@ -7,14 +7,16 @@ from leakgauge.attacks.bayes import bayes
 from leakgauge.attacks.dlg import dlg, idlg
 from leakgauge.attacks.drop_layer import DropLayer
 from leakgauge.attacks.inverting import inverting_gradients
+from leakgauge.attacks.repeated import RepeatedNoise
 
-adaptive, analytic, drop_layer = Adaptive, Analytic, DropLayer
+adaptive, analytic, drop_layer, repeated_noise = Adaptive, Analytic, DropLayer, RepeatedNoise
 
 __all__ = [
     "Adaptive",
     "Analytic",
     "DropLayer",
     "Hint",
+    "RepeatedNoise",
     "adaptive",
     "analytic",
     "bayes",
@@ -23,4 +25,5 @@ __all__ = [
     "hints",
     "idlg",
     "inverting_gradients",
+    "repeated_noise",
 ]

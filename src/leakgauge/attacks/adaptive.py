@@ -36,6 +36,8 @@ from leakgauge.attacks.adapting import decoder_of, hint_of
 from leakgauge.attacks.analytic import Analytic, inverts
 from leakgauge.attacks.believed import believed, with_received_norm, without_small_noise
 from leakgauge.attacks.precode import NOISE, Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
+from leakgauge.attacks.repeated import RepeatedNoise, repeats, without_copies
+from leakgauge.attacks.surrogate import is_worth, surrogate, treated
 from leakgauge.client import LABELS
 from leakgauge.defenses import Protection, UpdatePart
 from leakgauge.defenses import protection as read
@@ -91,6 +93,9 @@ class Adaptive(Part):
       they are hidden, and over several rounds its indices are found; InstaHide needs the indices, and takes
       hidden coefficients from soft labels.
     - ATS: the transformed record is reconstructed, then undone as far as its policy allows.
+    - More than ``unroll`` local steps of SGD: not unrolled, but taken for one gradient at the middle of the way
+      (:mod:`leakgauge.attacks.surrogate`), which needs neither rates nor order nor their number; a warning says so.
+    - Noise that repeats between rounds at different weights is noticed, and cancelled in their difference.
     - With random pruning, labels come from the rows of the last weight: its bias may have lost the telling entry.
 
     ``tv_weight`` weighs the mean total variation against a cosine, ``tv_density`` the summed one against a log
@@ -109,9 +114,11 @@ class Adaptive(Part):
     bound: Literal["granted", "received"] = "granted"
     latent: Latent = "joint"
     labels: Literal["inferred", "joint"] = "inferred"
+    unroll: int = 16
 
     def __post_init__(self) -> None:
         guards.count(self.steps, "steps", "adaptive")
+        guards.count(self.unroll, "unroll", "adaptive", least=0)
         guards.count(self.restarts, "restarts", "adaptive")
         guards.non_negative(self.tv_weight, "tv_weight", "adaptive")
         guards.non_negative(self.tv_density, "tv_density", "adaptive")
@@ -130,6 +137,9 @@ class Adaptive(Part):
             decoder = decoder_of(part)  # type: ignore[arg-type]
             changed += decoder.treat(part, label, knows) if decoder else ()
         changed += self._of_belief(task, listed)
+        if is_worth(task, self.unroll):
+            changed += treated(task, listed)
+        exact = exact or _ratio_is_exact(task, task.recipe.batch)
         if exact and inverts(task):
             training = task.protection.stage("training")
             rates = [
@@ -216,8 +226,17 @@ class Adaptive(Part):
             task = replace(task, protection=replace(task.protection, update=quiet))
         adversary = self.adversary(task.protection, images=_smooth(task), dropout=_drops(task))
         exact = all(one.rounds and _is_exact(task, one.batch) for one in observations)
-        if exact and inverts(task):
+        ratio = all(one.rounds and _ratio_is_exact(task, one.batch) for one in observations)
+        if ratio and inverts(task):
             return Analytic()(task, observations, **how)
+        if any(is_noise(part) for part in task.protection.chain.parts):
+            observations = [without_copies(one) for one in observations]
+        if observations and all(repeats(task.protection.chain, one) for one in observations):
+            what = "adaptive() found noise that repeats between rounds, and matches their differences"
+            warnings.warn(what, AssumptionWarning, stacklevel=4)
+            return RepeatedNoise(self.steps)(task, observations, **how)
+        if is_worth(task, self.unroll):
+            return self._by_surrogate(task, observations, how)
         if task.protection.model:
             if exact:
                 observations = [with_noise(task, one) for one in observations]
@@ -231,6 +250,15 @@ class Adaptive(Part):
             return adversary(task, observations, **how)
         except NoDensityError as reason:
             return self._without_density(adversary, task, observations, how, reason)
+
+    def _by_surrogate(self, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]) -> Reconstruction:
+        """Many local steps as one gradient at the middle of the way."""
+        steps = task.recipe.total_steps
+        what = f"adaptive() takes {steps} local steps for one gradient at the middle of the way; say unroll={steps}"
+        warnings.warn(f"{what} to differentiate through all of them", AssumptionWarning, stacklevel=5)
+        single, turned = surrogate(task, observations)
+        plain = self.adversary(single.protection, images=_smooth(task), dropout=_drops(single))
+        return plain(single, turned, **how)
 
     def _bound_received(
         self, adversary: Adversary, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]
@@ -325,12 +353,19 @@ def _with_length(
     return replace(last, evaluations=first.evaluations + last.evaluations)
 
 
+def _ratio_is_exact(task: Task, batch: int) -> bool:
+    """Whether a first linear layer's change is ``(Σ_t η_t δ_t) xᵀ`` beside ``Σ_t η_t δ_t``: one example, however often.
+
+    Momentum only mixes the δ_t; weight decay and Adam would act on weight and bias apart.
+    """
+    recipe = task.recipe
+    plain = batch == 1 and recipe.optimiser == "sgd" and not recipe.weight_decay and not _drops(task)
+    return plain and all(hint_of(part).scales for part in task.protection.chain.parts)
+
+
 def _is_exact(task: Task, batch: int) -> bool:
     """Whether every update is a positive multiple of one example's gradient."""
-    recipe = task.recipe
-    single = batch == 1 and recipe.local_steps == 1 and recipe.optimiser == "sgd"
-    single = single and not recipe.weight_decay and not _drops(task)
-    return single and all(hint_of(part).scales for part in task.protection.chain.parts)
+    return task.recipe.local_steps == 1 and _ratio_is_exact(task, batch)
 
 
 __all__ = ["Adaptive", "Approach"]
