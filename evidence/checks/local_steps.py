@@ -79,7 +79,8 @@ def _several_steps(context: Context, *, images: int, evaluations: int) -> Measur
         numbers({n: m.mean for n, m in means.items()}, {n: (m.low, m.high) for n, m in means.items()}, bars)
         | {"fitted above the nominal rate": Number(gain.mean, at_least(10.0), (gain.low, gain.high))},
         detail=f"mean PSNR in dB of {images} Fashion-MNIST test images, E = {STEPS}, rate 0.1, perturbed by U(0, 2) in "
-        f"every step; labels known, L-BFGS, one start, at most {evaluations} evaluations; float32. Fitted: the rate of every step is an unknown under its law, and so is one scale of the whole change",
+        f"every step; labels known, L-BFGS, one start, at most {evaluations} evaluations; float32. Fitted: the "
+        "rate of every step is an unknown under its law, and so is one scale of the whole change",
         table=[
             {"image": i, **{name: round(float(values[i]), 1) for name, values in scores.items()}} for i in range(images)
         ],

@@ -37,7 +37,7 @@ from leakgauge.attacks.analytic import Analytic, inverts
 from leakgauge.attacks.believed import believed, with_received_norm, without_small_noise
 from leakgauge.attacks.precode import NOISE, Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
 from leakgauge.attacks.repeated import RepeatedNoise, repeats, without_copies
-from leakgauge.attacks.surrogate import is_worth, surrogate, treated
+from leakgauge.attacks.surrogate import PLACES, is_worth, surrogate, treated
 from leakgauge.client import LABELS
 from leakgauge.defenses import Protection, UpdatePart
 from leakgauge.defenses import protection as read
@@ -93,7 +93,7 @@ class Adaptive(Part):
       they are hidden, and over several rounds its indices are found; InstaHide needs the indices, and takes
       hidden coefficients from soft labels.
     - ATS: the transformed record is reconstructed, then undone as far as its policy allows.
-    - More than ``unroll`` local steps of SGD: not unrolled, but taken for one gradient at the middle of the way
+    - More than ``unroll`` local steps of SGD: not unrolled, but taken for one gradient on the way
       (:mod:`leakgauge.attacks.surrogate`), which needs neither rates nor order nor their number; a warning says so.
     - Noise that repeats between rounds at different weights is noticed, and cancelled in their difference.
     - With random pruning, labels come from the rows of the last weight: its bias may have lost the telling entry.
@@ -234,7 +234,8 @@ class Adaptive(Part):
         if observations and all(repeats(task.protection.chain, one) for one in observations):
             what = "adaptive() found noise that repeats between rounds, and matches their differences"
             warnings.warn(what, AssumptionWarning, stacklevel=4)
-            return RepeatedNoise(self.steps)(task, observations, **how)
+            begin = adversary(task, observations, **how).inputs
+            return RepeatedNoise(self.steps)(task, observations, **how, begin=begin)
         if is_worth(task, self.unroll):
             return self._by_surrogate(task, observations, how)
         if task.protection.model:
@@ -252,13 +253,20 @@ class Adaptive(Part):
             return self._without_density(adversary, task, observations, how, reason)
 
     def _by_surrogate(self, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]) -> Reconstruction:
-        """Many local steps as one gradient at the middle of the way."""
+        """Many local steps as one gradient on the way; of the places tried, the one that fits best."""
         steps = task.recipe.total_steps
-        what = f"adaptive() takes {steps} local steps for one gradient at the middle of the way; say unroll={steps}"
+        what = f"adaptive() takes {steps} local steps for one gradient on the way; say unroll={steps}"
         warnings.warn(f"{what} to differentiate through all of them", AssumptionWarning, stacklevel=5)
-        single, turned = surrogate(task, observations)
-        plain = self.adversary(single.protection, images=_smooth(task), dropout=_drops(single))
-        return plain(single, turned, **how)
+        tried = []
+        for place in PLACES:
+            single, turned = surrogate(task, observations, place)
+            plain = self.adversary(single.protection, images=_smooth(task), dropout=_drops(single))
+            tried.append(plain(single, turned, **how))
+        posteriors = torch.stack([one.log_posterior for one in tried])
+        best = posteriors.nan_to_num(nan=-torch.inf).argmax(0).tolist()
+        count = len(observations)
+        chosen = joined(tried, [place * count + i for i, place in enumerate(best)])
+        return replace(chosen, evaluations=sum(one.evaluations for one in tried))
 
     def _bound_received(
         self, adversary: Adversary, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]

@@ -91,13 +91,21 @@ class RepeatedNoise(Part):
         *,
         seed: int = 0,
         progress: Progress | None = None,
+        begin: Tensor | None = None,
         **_: Any,
     ) -> Reconstruction:
+        """``begin`` ``[n, B, …]`` is where each starts, such as what one of its rounds tells; grey by default."""
         check(task, observations)
-        parts = [self._one(task, one, seed_of(seed, i), progress) for i, one in enumerate(observations)]
+        starts = [None] * len(observations) if begin is None else begin
+        parts = [
+            self._one(task, one, seed_of(seed, i), progress, start)
+            for i, (one, start) in enumerate(zip(observations, starts, strict=True))
+        ]
         return joined(parts, range(len(parts)))
 
-    def _one(self, task: Task, observation: Observation, seed: int, progress: Progress | None) -> Reconstruction:
+    def _one(
+        self, task: Task, observation: Observation, seed: int, progress: Progress | None, start: Tensor | None
+    ) -> Reconstruction:
         first, *later = observation.rounds
         observed = [trees.mapped(torch.sub, one.observed, first.observed) for one in later]
         if not any(float(trees.norm(tree)) for tree in observed):
@@ -127,7 +135,8 @@ class RepeatedNoise(Part):
 
         box = task.domain.box
         grey = like.new_full((1, observation.batch, *task.domain.shape), 0.5 if box else 0.0)
-        problem = Problem({"inputs": grey}, evaluate, (seed,), box={"inputs": box} if box else {})
+        first_guess = grey if start is None else start.unsqueeze(0).to(like)
+        problem = Problem({"inputs": first_guess}, evaluate, (seed,), box={"inputs": box} if box else {})
         solver = adam(lr=0.1, steps=self.steps, sign="soft", schedule=cosine_decay(floor=0.01))
         solution = solver.solve(problem, progress)
         return Reconstruction(
