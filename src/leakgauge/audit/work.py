@@ -13,7 +13,7 @@ from leakgauge.adversary import Attack, Reconstruction
 from leakgauge.audit.attacking import attacked, batches, clients_seed, observed, observed_in, treated
 from leakgauge.audit.cells import AttackCell, Cell, TrainCell, TuneCell, text_of
 from leakgauge.audit.scoring import cross, errors_by_feature, scored
-from leakgauge.audit.store import Store
+from leakgauge.audit.store import Store, StoreError
 from leakgauge.defenses import Protection
 from leakgauge.observation import encoded
 from leakgauge.seeds import seed_of
@@ -93,13 +93,25 @@ class Work:
 
     def _attack(self, cell: AttackCell, progress: Progress | None) -> Outcome:
         """The scores of an adversary, per record, and the reconstructions behind them."""
-        place = self.store.result(cell.parents[-1])["place"] if len(cell.settings) > 1 else 0
-        attack = cell.settings[place]
+        attack = cell.settings[self._place(cell)]
         pieces = [self._client(cell, attack, first, last, progress) for first, last in cell.clients]
         summary = _together([piece[0] for piece in pieces])
         tensors = {name: torch.cat([piece[1][name] for piece in pieces]) for name in pieces[0][1]}
         named = {"adversary": text_of((attack,)), "metric": self._judge}
         return {**named, **summary, "treatments": treated(attack, self.task(cell), cell.threat)}, tensors
+
+    def _place(self, cell: AttackCell) -> int:
+        """Which of its settings an attack uses: the tuning's choice, which must be one of them."""
+        if len(cell.settings) == 1:
+            return 0
+        place = self.store.result(cell.parents[-1]).get("place")
+        if not isinstance(place, int) or not 0 <= place < len(cell.settings):
+            raise StoreError(
+                f"chooses setting {place!r} of {len(cell.settings)}",
+                where=str(self.store.cell(cell.parents[-1])),
+                remedy="delete it; the same command computes it again",
+            )
+        return place
 
     @property
     def _judge(self) -> str:

@@ -9,13 +9,14 @@ from typing import Annotated
 
 import typer
 
-from leakgauge.cli.own_code import announce
+from leakgauge.cli.own_code import Allowed, announce
 from leakgauge.errors import ExitCode
 
 
 def doctor(
     spec: Annotated[Path, typer.Argument(help="A spec with [task.replay]: before, after, batch.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,
+    own_code: Allowed = False,
 ) -> None:
     """Compare one of your real updates with the simulated client, and find the settings that replay it.
 
@@ -37,13 +38,14 @@ def doctor(
     smoothing, gradient or weights, sign, learning rate, momentum, weight decay, local steps, minibatches and their
     order, normalisation and swapped names. It also reports what this update cannot distinguish.
 
-    Imports your code if the spec names it (package.module:name). Exits with 0 if the settings replay, otherwise with 4.
+    Imports your code if the spec names it (package.module:name) and you say --own-code. Exits with 0 if the settings
+    replay, otherwise with 4.
     """
     from leakgauge.doctor.diagnosis import examine
     from leakgauge.study import sound
 
     read = sound(spec).spec
-    announce(read.task.model, read.task.loss, read.task.data)
+    announce(read.task.model, read.task.loss, read.task.data, allowed=own_code)
     diagnosis = examine(read, spec.parent)
     if as_json:
         typer.echo(json.dumps(asdict(diagnosis)))

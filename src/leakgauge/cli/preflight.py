@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from leakgauge.cli.own_code import announce
+from leakgauge.cli.own_code import Allowed, announce
 
 
 def preflight(
     spec: Annotated[Path, typer.Argument(help="The spec of an audit; model, data and recipe are used.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,
+    own_code: Allowed = False,
 ) -> None:
     """Report what the structure of your client reveals, in about a second and without an attack.
 
@@ -26,13 +27,13 @@ def preflight(
     labels that the last layer reveals, shared batch-norm statistics, and more equations than unknowns. The absence of
     findings does not prove safety.
 
-    Imports your code if the spec names it (package.module:name).
+    Imports your code if the spec names it (package.module:name) and you say --own-code.
     """
     from leakgauge.preflight import preflight as run
     from leakgauge.study import sound
 
     draft = sound(spec)
-    announce(*draft.own_code)
+    announce(*draft.own_code, allowed=own_code)
     leaks = run(draft.study().task)
     if as_json:
         typer.echo(json.dumps([leak.as_json() for leak in leaks]))
