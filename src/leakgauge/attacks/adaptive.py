@@ -104,7 +104,7 @@ class Adaptive(Part):
     CNN, noise of std 0.001 to 0.1).
     """
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     models_defense: ClassVar[Literal["any"]] = "any"
 
     steps: int = 1000

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leakgauge import adversary, attacks, defenses, losses, metrics
+from leakgauge import (
+    adversary,
+    attacks,
+    defenses,
+    fl,  # noqa: F401  (it registers the partitions)
+    losses,
+    metrics,
+)
 from leakgauge.defenses import UpdatePart
 from leakgauge.errors import ModelError, NoDensityError
 from leakgauge.expr import parse
