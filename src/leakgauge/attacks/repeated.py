@@ -44,8 +44,10 @@ def repeats(chain: Chain, observation: Observation) -> bool:
     if not variance or len(observation.rounds) < 2:
         return False
     first, *later = (_flat(one.observed) for one in observation.rounds)
-    apart = [float((other - first).abs().median()) for other in later]
-    return max(apart) > 0 and all(one < TELLING * 0.67 * (2 * variance) ** 0.5 for one in apart)
+    apart = [(other - first).abs() for other in later]
+    if not all(bool(one.any()) for one in apart):  # a copy of the first round
+        return False
+    return all(float(one.median()) < TELLING * 0.67 * (2 * variance) ** 0.5 for one in apart)
 
 
 def without_copies(observation: Observation) -> Observation:

@@ -9,14 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leakgauge import (
-    adversary,
-    attacks,
-    defenses,
-    fl,  # noqa: F401  (it registers the partitions)
-    losses,
-    metrics,
-)
+from leakgauge import adversary, attacks, defenses, fl, losses, metrics
 from leakgauge.defenses import UpdatePart
 from leakgauge.errors import ModelError, NoDensityError
 from leakgauge.expr import parse
@@ -159,4 +152,4 @@ def has_density(part: UpdatePart) -> bool:
     return True
 
 
-_REGISTERED_BY_IMPORT = (adversary, attacks, defenses, losses, metrics)
+_REGISTERED_BY_IMPORT = (adversary, attacks, defenses, fl, losses, metrics)
