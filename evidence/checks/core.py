@@ -260,7 +260,7 @@ def independence_float32() -> Measurement:
     bars = dict.fromkeys(gaps, at_most(0.05))
     return Measurement(
         numbers({**gaps, **rounding}, bars=bars),
-        detail="dB, inverting gradients, 200 iterations; beside it the same problem alone with its update moved by one bit",
+        detail="dB, inverting gradients, 200 iterations; one bit: the same problem alone, its update moved by one bit",
     )
 
 

@@ -78,8 +78,6 @@ def test_repeated_noise_is_noticed_and_cancelled() -> None:
     (fresh,) = lg.observe(task, records, seed=1, rounds=states(task))
     assert repeats(task.protection.chain, same)
     assert not repeats(task.protection.chain, fresh)
-    with pytest.warns(AssumptionWarning, match="noise that repeats between rounds"):
-        adaptive(steps=2)(task, [same])
     exploited, independent = repeated_noise(steps=300)(task, [same]), adaptive(steps=30)(task, [fresh])
     scores = [float(capped_psnr(one.inputs[:, 0], records.inputs)) for one in (exploited, independent)]
     assert scores[0] > scores[1] + 8
@@ -91,8 +89,6 @@ def test_rounds_that_repeat_to_the_bit_count_once() -> None:
     twice = replace(one, rounds=one.rounds * 2)
     assert not repeats(task.protection.chain, twice)
     assert len(without_copies(twice).rounds) == 1
-    first, second = (adaptive(steps=5)(task, [seen]).inputs for seen in (one, twice))
-    torch.testing.assert_close(first, second)
     with pytest.raises(ObservationError, match="one and the same update"):
         repeated_noise(steps=1)(task, [twice])
 
@@ -132,7 +128,7 @@ def test_the_mean_of_clients_is_attacked_as_one_observation() -> None:
     hidden = adaptive(steps=5)(task, [observation.given("lrp.scale", None)])
     assert bool(hidden.inputs.isfinite().all())
     alone = image_task(recipe=replace(recipe, clients=1)).protect("lrp()")
-    with pytest.raises(ObservationError, match="it comes from 2 clients, the recipe says 1; say clients=2"):
+    with pytest.raises(ObservationError, match=r"it sums 2 clients.*or the mean of clients=2 in the recipe"):
         adaptive(steps=1)(alone, [observation.given("lrp.scale", None)])
 
 

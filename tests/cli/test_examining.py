@@ -19,6 +19,7 @@ from leakgauge.cli.audit import audit
 from leakgauge.cli.doctor import doctor
 from leakgauge.cli.inspect import inspect
 from leakgauge.cli.preflight import preflight
+from leakgauge.study import SpecError, Study
 
 app = typer.Typer(cls=Program, rich_markup_mode=None, pretty_exceptions_enable=False)
 for command in (doctor, preflight, inspect):
@@ -99,6 +100,16 @@ def test_doctor_on_a_bad_spec(home: Path) -> None:
     assert "no such file" in said
 
 
+def test_commands_without_a_verdict_ask_for_no_records(home: Path) -> None:
+    """Three updates cannot reach a level of 0.05: that stops an audit, and nobody else."""
+    for command in ("doctor", "preflight"):
+        (home / "spec.toml").write_text(spec(0.05).replace("records = 6", "records = 3"))
+        code, said = ran(command, "spec.toml")
+        assert code == 0, said
+    with pytest.raises(SpecError, match="cannot reach"):
+        Study.load(home / "spec.toml")
+
+
 def test_preflight(home: Path) -> None:
     code, said = ran("preflight", "spec.toml", "--own-code")
     assert code == 0, said
@@ -109,7 +120,7 @@ def test_preflight(home: Path) -> None:
 
 @pytest.mark.parametrize("sent", [("--after", "b.safetensors"), ("--gradient", "g.safetensors")])
 def test_inspect(home: Path, sent: tuple[str, str]) -> None:
-    start = ("inspect", "--before", "a.safetensors", *sent, "--model", "strangers_net:build", "--draws", "1")
+    start = ("inspect", "--before", "a.safetensors", *sent, "--model", "strangers_net:build", "--draws", "3")
     code, said = ran(*start, "--known", "x.npz", "--out", "seen")
     assert code == 0, said
     assert "this imports your code" in said

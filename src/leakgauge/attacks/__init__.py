@@ -6,24 +6,35 @@ from leakgauge.attacks.analytic import Analytic
 from leakgauge.attacks.bayes import bayes
 from leakgauge.attacks.dlg import dlg, idlg
 from leakgauge.attacks.drop_layer import DropLayer
+from leakgauge.attacks.exact_recovery import ExactRecovery
+from leakgauge.attacks.exposure import Exposure, Watch, exposure
 from leakgauge.attacks.inverting import inverting_gradients
+from leakgauge.attacks.recovering import Recovery, recover
 from leakgauge.attacks.repeated import RepeatedNoise
 
-adaptive, analytic, drop_layer, repeated_noise = Adaptive, Analytic, DropLayer, RepeatedNoise
+adaptive, analytic, drop_layer, exact_recovery = Adaptive, Analytic, DropLayer, ExactRecovery
+repeated_noise = RepeatedNoise
 
 __all__ = [
     "Adaptive",
     "Analytic",
     "DropLayer",
+    "ExactRecovery",
+    "Exposure",
     "Hint",
+    "Recovery",
     "RepeatedNoise",
+    "Watch",
     "adaptive",
     "analytic",
     "bayes",
     "dlg",
     "drop_layer",
+    "exact_recovery",
+    "exposure",
     "hints",
     "idlg",
     "inverting_gradients",
+    "recover",
     "repeated_noise",
 ]

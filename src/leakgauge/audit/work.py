@@ -12,9 +12,11 @@ from torch import Tensor
 from leakgauge.adversary import Attack, Reconstruction
 from leakgauge.audit.attacking import attacked, batches, clients_seed, observed, observed_in, treated
 from leakgauge.audit.cells import AttackCell, Cell, TrainCell, TuneCell, text_of
-from leakgauge.audit.scoring import cross, errors_by_feature, scored
+from leakgauge.audit.nearness import nearness
+from leakgauge.audit.scoring import CROSS, cross, errors_by_feature, scored
 from leakgauge.audit.store import Store, StoreError
 from leakgauge.defenses import Protection
+from leakgauge.metrics import label_counts_accuracy
 from leakgauge.observation import encoded
 from leakgauge.seeds import seed_of
 from leakgauge.study.study import Study
@@ -97,6 +99,8 @@ class Work:
         pieces = [self._client(cell, attack, first, last, progress) for first, last in cell.clients]
         summary = _together([piece[0] for piece in pieces])
         tensors = {name: torch.cat([piece[1][name] for piece in pieces]) for name in pieces[0][1]}
+        if cell.arm == "real" and cell.without is None:
+            summary["nearness"] = nearness(self.study, tensors["inputs"], cell.updates[0])
         named = {"adversary": text_of((attack,)), "metric": self._judge}
         return {**named, **summary, "treatments": treated(attack, self.task(cell), cell.threat)}, tensors
 
@@ -134,13 +138,15 @@ class Work:
             "scores": by,
             "errors": errors_by_feature(private.domain, inputs, private.inputs),
             "labels": [int(a == b) for a, b in zip(labels.tolist(), private.labels.tolist(), strict=True)],
+            "label_shares": label_counts_accuracy(guess.labels.cpu(), batches(private.labels, size)).tolist(),
             "status": list(guess.status),
             "evaluations": guess.evaluations,
-            "assumed": assumed,
+            "assumed": assumed.sentences,
+            "unmodelled": assumed.unmodelled,
         }
         if cell.arm == "another":
-            every = batches(self.study.records.inputs, size)
-            summary["cross"] = cross(self.study.metrics, guess.inputs.detach().cpu(), every)
+            some = batches(self.study.records.inputs, size)[:CROSS]
+            summary["cross"] = cross(self.study.metrics, guess.inputs.detach().cpu(), some)
         tensors = {"inputs": _stored(inputs, task.domain), "labels": labels.contiguous()}
         if task.protection.input:
             summary["encoding"], pictures = self._encoding(task, guess, private, drawn)
@@ -169,7 +175,7 @@ def _together(summaries: list[dict[str, Any]]) -> dict[str, Any]:
     whole: dict[str, Any] = {}
     for name, value in summaries[0].items():
         values = [summary[name] for summary in summaries]
-        if name == "assumed":
+        if name in ("assumed", "unmodelled"):
             whole[name] = sorted({sentence for sentences in values for sentence in sentences})
         elif isinstance(value, dict):
             whole[name] = {key: [item for one in values for item in one[key]] for key in value}

@@ -52,17 +52,20 @@ def init(
 def check(
     path: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
     ablate: Annotated[bool, typer.Option("--ablate", help="Plan for `audit --ablate`.")] = False,
+    timed: Annotated[bool, typer.Option("--time", help="Import your own code, too, and time its first steps.")] = False,
 ) -> None:
     """List every problem of a spec; if there is none, show the plan with its work, time and memory.
 
-    Imports none of your code; built-in parts are timed on their first steps.
+    Imports none of your code, unless --time asks for it; built-in parts are timed on their first steps.
     """
     from leakgauge.audit.estimate import estimate
     from leakgauge.audit.plan import CHUNK
     from leakgauge.study import sound
 
     draft = sound(path)
-    spec, work = draft.spec, estimate(draft, ablate=ablate)
+    if timed:
+        announce(*draft.own_code)
+    spec, work = draft.spec, estimate(draft, ablate=ablate, own_code=timed)
     steps = list(dict.fromkeys(spec.checkpoints.train_steps))
     listed = f"step{'s' * (len(steps) > 1)} {', '.join(map(str, steps))}"
     at = "" if steps == [0] else f" x {_many(len(steps), 'checkpoint')} ({listed})"

@@ -33,10 +33,12 @@ def doctor(
       before = "r12.safetensors"            .safetensors, .npz or .pt
       after = "r12-client3.safetensors"
       batch = "known-batch.npz"             inputs and labels, in the order of use
+      defense = "noisy"                     the one of [defenses] that was used; by default all and none are tried
 
     If the settings of the spec do not replay it, the doctor searches over train or eval mode, reduction, label
     smoothing, gradient or weights, sign, learning rate, momentum, weight decay, local steps, minibatches and their
-    order, normalisation and swapped names. It also reports what this update cannot distinguish.
+    order, normalisation and swapped names. It also reports what this update cannot distinguish. The residual of a
+    client with a defense must follow the law of that defense.
 
     Imports your code if the spec names it (package.module:name) and you say --own-code. Exits with 0 if the settings
     replay, otherwise with 4.
@@ -44,8 +46,8 @@ def doctor(
     from leakgauge.doctor.diagnosis import examine
     from leakgauge.study import sound
 
-    read = sound(spec).spec
-    announce(read.task.model, read.task.loss, read.task.data, allowed=own_code)
+    read = sound(spec, judged=False).spec
+    announce(read.task.model, read.task.loss, read.task.data, *read.defenses.values(), allowed=own_code)
     diagnosis = examine(read, spec.parent)
     if as_json:
         typer.echo(json.dumps(asdict(diagnosis)))

@@ -23,18 +23,19 @@ def preflight(
       leakgauge preflight spec.toml
       leakgauge preflight spec.toml --json
 
-    Finds a first linear layer with a bias (exact with a batch of 1), a batch smaller than the width of a linear layer,
-    labels that the last layer reveals, shared batch-norm statistics, and more equations than unknowns. The absence of
-    findings does not prove safety.
+    Finds a first linear layer with a bias (exact with a batch of 1), which of the spec's records their batches expose
+    to exact recovery, a batch smaller than the width of a linear layer, labels that the last layer reveals, shared
+    batch-norm statistics, and more equations than unknowns. The absence of findings does not prove safety.
 
     Imports your code if the spec names it (package.module:name) and you say --own-code.
     """
     from leakgauge.preflight import preflight as run
     from leakgauge.study import sound
 
-    draft = sound(spec)
+    draft = sound(spec, judged=False)
     announce(*draft.own_code, allowed=own_code)
-    leaks = run(draft.study().task)
+    study = draft.study()
+    leaks = run(study.task, study.records)
     if as_json:
         typer.echo(json.dumps([leak.as_json() for leak in leaks]))
         return
