@@ -12,14 +12,12 @@ import torch
 from torch import Tensor
 
 import leakgauge as lg
-from evidence import Context, Measurement, Number, at_least, below, check, exactly, numbers
+from evidence import Context, Measurement, Number, at_least, below, check, numbers
 from leakgauge.adversary import Adversary, l2, lbfgs, nulls, scaled_l2
 from leakgauge.attacks import adaptive
-from leakgauge.attacks.repeated import repeats
 from leakgauge.errors import AssumptionWarning
 from leakgauge.metrics import match, mean_interval, psnr
 from leakgauge.observation import Observation
-from leakgauge.testing import image_task
 
 STEPS = 5
 
@@ -169,43 +167,4 @@ def _several_rounds(context: Context, *, images: int, steps: int, std: float) ->
         {**figures, "100 rounds above one": Number(gain, at_least(3.0))},
         detail=f"mean PSNR in dB of {images} Fashion-MNIST test images, gaussian(std={std}), new noise in every round, "
         f"labels known, adaptive(steps={steps})",
-    )
-
-
-@check("repeated_noise", rows="several-rounds", cost="minutes")
-def repeated_noise(context: Context) -> Measurement:
-    """A generator that is seeded anew in every round: a small smooth network, two rounds, the same noise in both."""
-    return _repeated(images=4, steps=300, std=0.1)
-
-
-def _repeated(*, images: int, steps: int, std: float) -> Measurement:
-    sample = lg.data.load("fashion_mnist_sample")
-    records = sample.sample(images, seed=0, split="test")
-    plain = image_task()
-    task = plain.protect(f"gaussian(std={std})")
-    later = lg.training.train(plain, sample.train, steps=2, batch=32, learning_rate=0.01, keep=())[-1].state
-    states = [task.params, {name: later[name] for name in task.params}]
-    fresh = lg.observe(task, records, seed=1, rounds=states)
-    # one round each, at the same seed: what a client draws that seeds its generator in every round
-    each = [lg.observe(task, records, seed=1, rounds=[state]) for state in states]
-    same = [replace(one, rounds=one.rounds + other.rounds) for one, other in zip(*each, strict=True)]
-
-    def scored(seen: list[Observation]) -> Tensor:
-        return psnr(_quietly(adaptive(steps), task, seen).inputs[:, 0], records.inputs)
-
-    chain = task.protection.chain
-    means = {"repeated": mean_interval(scored(same)), "new noise": mean_interval(scored(fresh))}
-    return Measurement(
-        {
-            "repeated noise noticed": Number(sum(repeats(chain, one) for one in same), exactly(images)),
-            "new noise taken for repeated": Number(sum(repeats(chain, one) for one in fresh), exactly(0)),
-        }
-        | numbers(
-            {n: m.mean for n, m in means.items()},
-            {n: (m.low, m.high) for n, m in means.items()},
-            {"repeated": at_least(20.0)},
-        ),
-        detail=f"mean PSNR in dB of {images} Fashion-MNIST test images over two rounds, 2 steps of training apart, "
-        f"gaussian(std={std}), adaptive(steps={steps}), a small network with tanh. Of the Bayes CNN (ReLU) one train "
-        "record was tried: the noise was noticed, the record not recovered (7 dB)",
     )

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import leakgauge as lg
-from leakgauge.attacks import adaptive, repeated_noise
-from leakgauge.attacks.repeated import repeats, without_copies
+from leakgauge.attacks import adaptive
 from leakgauge.attacks.surrogate import surrogate
 from leakgauge.errors import AssumptionWarning, ObservationError
 from leakgauge.metrics import psnr
@@ -63,34 +62,6 @@ def test_one_example_in_several_steps_is_read_off_a_linear_layer_exactly() -> No
     assert adaptive().against(task).exact
     decayed = lg.Task(model, domain, replace(recipe, weight_decay=0.1))
     assert not adaptive().against(decayed).exact
-
-
-def states(task: lg.Task) -> list[dict[str, torch.Tensor]]:
-    moved = {name: p + 0.005 * torch.sin(torch.arange(p.numel())).view_as(p).to(p) for name, p in task.params.items()}
-    return [task.params, moved]
-
-
-def test_repeated_noise_is_noticed_and_cancelled() -> None:
-    """Noise that leaves nothing of a single update: 7 dB where it is new in every round."""
-    task, records = image_task().protect("gaussian(std=0.3)"), image_records(1)
-    each = [lg.observe(task, records, seed=1, rounds=[state])[0] for state in states(task)]
-    same = replace(each[0], rounds=each[0].rounds + each[1].rounds)
-    (fresh,) = lg.observe(task, records, seed=1, rounds=states(task))
-    assert repeats(task.protection.chain, same)
-    assert not repeats(task.protection.chain, fresh)
-    exploited, independent = repeated_noise(steps=300)(task, [same]), adaptive(steps=30)(task, [fresh])
-    scores = [float(capped_psnr(one.inputs[:, 0], records.inputs)) for one in (exploited, independent)]
-    assert scores[0] > scores[1] + 8
-
-
-def test_rounds_that_repeat_to_the_bit_count_once() -> None:
-    task, records = image_task().protect(NOISY), image_records(1)
-    (one,) = lg.observe(task, records, seed=1)
-    twice = replace(one, rounds=one.rounds * 2)
-    assert not repeats(task.protection.chain, twice)
-    assert len(without_copies(twice).rounds) == 1
-    with pytest.raises(ObservationError, match="one and the same update"):
-        repeated_noise(steps=1)(task, [twice])
 
 
 def test_more_rounds_tell_more() -> None:

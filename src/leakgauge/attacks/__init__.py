@@ -10,10 +10,8 @@ from leakgauge.attacks.exact_recovery import ExactRecovery
 from leakgauge.attacks.exposure import Exposure, Watch, exposure
 from leakgauge.attacks.inverting import inverting_gradients
 from leakgauge.attacks.recovering import Recovery, recover
-from leakgauge.attacks.repeated import RepeatedNoise
 
 adaptive, analytic, drop_layer, exact_recovery = Adaptive, Analytic, DropLayer, ExactRecovery
-repeated_noise = RepeatedNoise
 
 __all__ = [
     "Adaptive",
@@ -23,7 +21,6 @@ __all__ = [
     "Exposure",
     "Hint",
     "Recovery",
-    "RepeatedNoise",
     "Watch",
     "adaptive",
     "analytic",
@@ -36,5 +33,4 @@ __all__ = [
     "idlg",
     "inverting_gradients",
     "recover",
-    "repeated_noise",
 ]

@@ -88,7 +88,6 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "dlg": ("dlg()",),
         "drop_layer": ("drop_layer()", "drop_layer(layer='last', leave='columns', steps=10)"),
         "idlg": ("idlg(restarts=1)",),
-        "repeated_noise": ("repeated_noise()", "repeated_noise(steps=10)"),
         "inverting_gradients": ("inverting_gradients()", "inverting_gradients(steps=10, lr=0.05)"),
     },
 }
