@@ -125,7 +125,7 @@ def recover(
     *,
     layer: str | None = None,
     methods: Methods = "both",
-    samples: int = 200_000,
+    samples: int = 1_000_000,
     starts: int = 512,
     seed: int = 0,
 ) -> Recovery:
