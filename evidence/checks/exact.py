@@ -293,7 +293,7 @@ SPEC = """
 [task]
 model = "mlp(width=256, depth=1)"
 data = "fashion_mnist_sample"
-records = 4
+records = 7
 [task.recipe]
 batch = 8
 [defenses]
