@@ -201,6 +201,8 @@ def _check_types(task: object, observations: object) -> None:
         what = "an attack gets observations, never records"
     elif not isinstance(observations, Sequence) or not all(isinstance(one, Observation) for one in observations):
         what = f"the observations are a {type(observations).__name__} that does not hold observations"
+    elif task.domain.kind == "tokens":
+        what, remedy = "tokens are not attacked", "ask preflight(task) which tokens an update names"
     if what:
         raise ObservationError(what, where="attack", remedy=remedy)
 

@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+import torch
 from torch import nn
 
 from leakgauge.adversary.labels import last_layer
 from leakgauge.attacks.exposure import exposure
-from leakgauge.attacks.linear_layers import linear_layers
+from leakgauge.attacks.linear_layers import drawn_inputs, linear_layers
 from leakgauge.attacks.recovering import first_layer, obstacle
 from leakgauge.errors import ModelError
 from leakgauge.losses import CrossEntropy
-from leakgauge.task import Task
+from leakgauge.task import Task, embeddings
 from leakgauge.types import Records
 
 Severity = Literal["exact", "high", "medium", "low"]
@@ -40,9 +41,32 @@ class Leak:
 
 def preflight(task: Task, records: Records | None = None) -> list[Leak]:
     """Everything that the structure of a client gives away, worst first; with records, also which batches of them."""
-    leaks = [*_first_linear(task), *_wide_linear(task), *_labels(task), *_statistics(task), *_equations(task)]
+    checks = (_tokens, _first_linear, _wide_linear, _labels, _statistics, _equations)
+    leaks = [leak for check in checks for leak in check(task)]
     leaks += [] if records is None else _exposed(task, records)
     return sorted(leaks, key=lambda leak: ORDER.index(leak.severity))
+
+
+def _tokens(task: Task) -> Iterator[Leak]:
+    """The rows of an embedding's gradient that are not zero, counted in the update of a drawn batch."""
+    if task.domain.kind != "tokens":
+        return
+    inputs = drawn_inputs(task, task.recipe.batch)
+    labels = torch.arange(len(inputs)) % task.domain.classes
+    update = task.update(Records(inputs, labels, task.domain), nuisances=task.draw(len(inputs), (0,)))
+    for name, layer in embeddings(task.working).items():
+        rows = update.get(f"{name}.weight".lstrip("."))
+        if rows is None:  # it is not trained
+            continue
+        named = (rows != 0).any(1).nonzero().flatten()
+        right = len(set(named.tolist()) & set(inputs.unique().tolist()))
+        yield Leak(
+            "tokens",
+            "exact",
+            f"The rows of the gradient of the embedding {name!r} that are not zero are the tokens of the batch: of a "
+            f"drawn batch of {len(inputs)} with {inputs.unique().numel()} different tokens, {len(named)} of "
+            f"{layer.num_embeddings} rows were not zero and {right} of them name a token of it, in no order.",
+        )
 
 
 def _first_linear(task: Task) -> Iterator[Leak]:

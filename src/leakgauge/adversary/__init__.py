@@ -1,7 +1,7 @@
 """The adversary: likelihoods, labels, gradient paths, the batched solver."""
 
 from leakgauge.adversary.adversary import Adversary, Reconstruction
-from leakgauge.adversary.labels import labels_of
+from leakgauge.adversary.labels import Counts, counts_of, labels_of
 from leakgauge.adversary.likelihoods import (
     L1,
     L2,
@@ -45,6 +45,7 @@ __all__ = [
     "Adversary",
     "Attack",
     "Cosine",
+    "Counts",
     "Density",
     "Forgiving",
     "Likelihood",
@@ -61,6 +62,7 @@ __all__ = [
     "constant",
     "cosine",
     "cosine_decay",
+    "counts_of",
     "density",
     "exponential",
     "forgiving",

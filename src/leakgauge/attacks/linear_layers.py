@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from leakgauge.models.normalise import Normalise
-from leakgauge.task import Task
+from leakgauge.task import Task, embeddings
 from leakgauge.types import Tree
 
 
@@ -35,11 +35,19 @@ class LinearLayer:
         return self.parameter(what) in task.params
 
 
+def drawn_inputs(task: Task, number: int) -> Tensor:
+    """Inputs without any record: random numbers, or random tokens that every embedding knows."""
+    first, generator = next(iter(task.params.values())), torch.Generator().manual_seed(0)
+    shape = (number, *task.domain.shape)
+    if task.domain.kind != "tokens":
+        return torch.rand(shape, dtype=first.dtype, generator=generator).to(first.device)
+    rows = [layer.num_embeddings for layer in embeddings(task.working).values()]
+    return torch.randint(min(rows, default=1), shape, generator=generator).to(first.device)
+
+
 def linear_layers(task: Task) -> list[LinearLayer]:
     """The linear layers as one forward pass meets them; one that is called twice is listed twice."""
-    first = next(iter(task.params.values()))
-    generator = torch.Generator().manual_seed(0)
-    probe = torch.rand(2, *task.domain.shape, dtype=first.dtype, generator=generator).to(first.device)
+    probe = drawn_inputs(task, 2)
     model, layers, stated = task.fresh(), list[LinearLayer](), normalised_by(task, probe).flatten(1)
 
     def note(module: nn.Module, args: tuple[Tensor, ...], name: str) -> None:

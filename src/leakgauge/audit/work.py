@@ -12,9 +12,11 @@ from torch import Tensor
 from leakgauge.adversary import Attack, Reconstruction
 from leakgauge.audit.attacking import attacked, batches, clients_seed, observed, observed_in, treated
 from leakgauge.audit.cells import AttackCell, Cell, TrainCell, TuneCell, text_of
-from leakgauge.audit.scoring import cross, errors_by_feature, scored
-from leakgauge.audit.store import Store
+from leakgauge.audit.nearness import nearness
+from leakgauge.audit.scoring import CROSS, cross, errors_by_feature, scored
+from leakgauge.audit.store import Store, StoreError
 from leakgauge.defenses import Protection
+from leakgauge.metrics import label_counts_accuracy
 from leakgauge.observation import encoded
 from leakgauge.seeds import seed_of
 from leakgauge.study.study import Study
@@ -93,13 +95,27 @@ class Work:
 
     def _attack(self, cell: AttackCell, progress: Progress | None) -> Outcome:
         """The scores of an adversary, per record, and the reconstructions behind them."""
-        place = self.store.result(cell.parents[-1])["place"] if len(cell.settings) > 1 else 0
-        attack = cell.settings[place]
+        attack = cell.settings[self._place(cell)]
         pieces = [self._client(cell, attack, first, last, progress) for first, last in cell.clients]
         summary = _together([piece[0] for piece in pieces])
         tensors = {name: torch.cat([piece[1][name] for piece in pieces]) for name in pieces[0][1]}
+        if cell.arm == "real" and cell.without is None:
+            summary["nearness"] = nearness(self.study, tensors["inputs"], cell.updates[0])
         named = {"adversary": text_of((attack,)), "metric": self._judge}
         return {**named, **summary, "treatments": treated(attack, self.task(cell), cell.threat)}, tensors
+
+    def _place(self, cell: AttackCell) -> int:
+        """Which of its settings an attack uses: the tuning's choice, which must be one of them."""
+        if len(cell.settings) == 1:
+            return 0
+        place = self.store.result(cell.parents[-1]).get("place")
+        if not isinstance(place, int) or not 0 <= place < len(cell.settings):
+            raise StoreError(
+                f"chooses setting {place!r} of {len(cell.settings)}",
+                where=str(self.store.cell(cell.parents[-1])),
+                remedy="delete it; the same command computes it again",
+            )
+        return place
 
     @property
     def _judge(self) -> str:
@@ -122,13 +138,15 @@ class Work:
             "scores": by,
             "errors": errors_by_feature(private.domain, inputs, private.inputs),
             "labels": [int(a == b) for a, b in zip(labels.tolist(), private.labels.tolist(), strict=True)],
+            "label_shares": label_counts_accuracy(guess.labels.cpu(), batches(private.labels, size)).tolist(),
             "status": list(guess.status),
             "evaluations": guess.evaluations,
-            "assumed": assumed,
+            "assumed": assumed.sentences,
+            "unmodelled": assumed.unmodelled,
         }
         if cell.arm == "another":
-            every = batches(self.study.records.inputs, size)
-            summary["cross"] = cross(self.study.metrics, guess.inputs.detach().cpu(), every)
+            some = batches(self.study.records.inputs, size)[:CROSS]
+            summary["cross"] = cross(self.study.metrics, guess.inputs.detach().cpu(), some)
         tensors = {"inputs": _stored(inputs, task.domain), "labels": labels.contiguous()}
         if task.protection.input:
             summary["encoding"], pictures = self._encoding(task, guess, private, drawn)
@@ -157,7 +175,7 @@ def _together(summaries: list[dict[str, Any]]) -> dict[str, Any]:
     whole: dict[str, Any] = {}
     for name, value in summaries[0].items():
         values = [summary[name] for summary in summaries]
-        if name == "assumed":
+        if name in ("assumed", "unmodelled"):
             whole[name] = sorted({sentence for sentences in values for sentence in sentences})
         elif isinstance(value, dict):
             whole[name] = {key: [item for one in values for item in one[key]] for key in value}

@@ -169,12 +169,17 @@ class Treatment(Value):
 
 
 class Adversary(Value):
-    """An adversary against one defense. ``scores``: arm → metric → one number per record."""
+    """An adversary against one defense. ``scores``: arm → metric → one number per record.
+
+    ``labels`` counts the records whose own label came with their reconstruction; ``label_share`` is the share of the
+    labels that is right whoever they belong to: low where labels were inferred wrongly, or the updates say too little.
+    """
 
     name: str
     expression: str = ""
     scores: dict[str, dict[str, tuple[Finite, ...]]] = {}
     labels: int | None = None
+    label_share: Finite | None = None
     evaluations: int | None = None
     mean: Finite | None = None
     encoding: Finite | None = None
@@ -195,13 +200,18 @@ class Control(Interval):
 
     p: Finite
     recognised: int = 0
+    records: int | None = None
     adversaries: dict[str, Alone] = {}
 
 
 class Grant(Interval):
-    """What a grant was worth: the mean loss of score without it."""
+    """What a grant was worth: the mean loss of score without it.
+
+    ``labels`` is the share of labels that the best adversary had right without it.
+    """
 
     grant: str
+    labels: Finite | None = None
 
 
 class Part(Value):
