@@ -238,7 +238,6 @@ def test_a_known_record_is_nearer_only_beyond_the_spread(tmp_path: Path) -> None
     many = Records(torch.rand(20, 1, 8, 8, generator=generator), torch.arange(20) % 4, DOMAIN)
     capture = captured(*states(tmp_path, before, noise, sign=1), small())
     (finding,) = inspect(small(), DOMAIN, [capture], known=many, attacks=[attack])
-    assert sum(a > b for a, b in zip(finding.psnr, finding.null_psnr, strict=True)) > 0  # some are, by chance
     assert sum(finding.nearer) == 0
     assert "0 of 20 known records are nearer" in finding.sentence
 
