@@ -6,15 +6,16 @@ setting that extends another goes on from where that one ended, so that the choi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 
 from leakgauge.adversary import Adversary, Attack, Reconstruction
 from leakgauge.attacks.portfolio import Portfolio
 from leakgauge.attacks.staged import BestOf, Staged, best, posterior, stage_after
+from leakgauge.expr import described, parse
 from leakgauge.observation import Observation
 from leakgauge.task import Task
 from leakgauge.types import Progress
@@ -57,12 +58,62 @@ class Choice:
     """
 
     attack: Attack
-    tried: int
-    records: int
-    evaluations: int
-    score: float
+    tried: int = 0
+    records: int = 0
+    evaluations: int = 0
+    score: float = 0.0
     rungs: tuple[tuple[str, int, float], ...] = ()
     assumed: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON, the attack by its expression: what a cell keeps of a choice."""
+        numbers = {name: getattr(self, name) for name in ("tried", "records", "evaluations", "score")}
+        rungs, assumed = [list(rung) for rung in self.rungs], list(self.assumed)
+        return {"chosen": described(self.attack), **numbers, "rungs": rungs, "assumed": assumed}
+
+    @classmethod
+    def of_json(cls, raw: Mapping[str, Any]) -> Choice:
+        numbers = {name: raw[name] for name in ("tried", "records", "evaluations", "score")}
+        rungs = tuple((name, count, score) for name, count, score in raw["rungs"])
+        attack = parse(raw["chosen"], "attack", where="choice")
+        return cls(attack, **numbers, rungs=rungs, assumed=tuple(raw["assumed"]))
+
+    def sentences(self, chooser: Chooser) -> list[str]:
+        """What was done, for ledgers and reports."""
+        name = f"{described(chooser)}, version {chooser.version}"
+        if not self.tried:
+            return [f"{name}: {sentence}" for sentence in self.assumed]
+        rungs = ", ".join(f"{stage} {score:.3g} ({count} settings)" for stage, count, score in self.rungs)
+        return [
+            f"{name}: the attack was tuned; {self.tried} settings were tried on {self.records} other updates, in "
+            f"{self.evaluations:,} evaluations; best score by stage: {rungs}",
+            f"{name}: chose {described(self.attack)}",
+            *(f"{name}: {sentence}" for sentence in self.assumed),
+        ]
+
+
+@runtime_checkable
+class Chooser(Protocol):
+    """An attack that first chooses its settings, on ``reference`` updates of records that are never reported."""
+
+    version: ClassVar[int]
+
+    @property
+    def reference(self) -> int: ...
+
+    @property
+    def attacks_worth(self) -> float:
+        """What a choice costs, in attacks on one update."""
+
+    def choose(
+        self,
+        task: Task,
+        observations: Sequence[Observation],
+        score: Score,
+        *,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Choice: ...
 
 
 @dataclass(frozen=True)
@@ -173,4 +224,4 @@ def _longer(stage: Adversary, steps: int) -> Adversary:
     return replace(stage, solver=replace(solver, steps=steps))
 
 
-__all__ = ["EFFORTS", "Choice", "Choosing", "Effort", "Score"]
+__all__ = ["EFFORTS", "Choice", "Chooser", "Choosing", "Effort", "Score"]

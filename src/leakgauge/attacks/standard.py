@@ -6,7 +6,7 @@ portfolio on records that are never reported, and says what it did.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -19,7 +19,7 @@ from leakgauge.attacks.portfolio import Portfolio
 from leakgauge.attacks.staged import BestOf
 from leakgauge.attacks.structure import exact_attack
 from leakgauge.client import DROPOUT
-from leakgauge.expr import Part, described, parse, register
+from leakgauge.expr import Part, register
 from leakgauge.observation import Observation, check
 from leakgauge.task import Task
 from leakgauge.types import Progress, Threat, Treatment
@@ -69,6 +69,11 @@ class Standard(Part):
         """Reference updates that a choice looks at."""
         return self.effort.records
 
+    @property
+    def attacks_worth(self) -> float:
+        """What a choice costs, in attacks on one update: twice what ``adaptive(steps=1000)`` spends on ten."""
+        return 20.0
+
     def choose(
         self,
         task: Task,
@@ -79,12 +84,12 @@ class Standard(Part):
         progress: Progress | None = None,
     ) -> Choice:
         """The attack to use on this task, from observations of records that are never reported."""
+        if len(observations) < FEWEST:
+            return Choice(self, assumed=(_few(observations),))
         check(task, observations)
         exact = exact_attack(task, observations)
         if exact is not None:
-            return Choice(exact, 1, 0, 0, 0.0, assumed=("standard() reads the records off, without a search",))
-        if len(observations) < FEWEST:
-            return Choice(self.fixed(task, observations), 0, len(observations), 0, 0.0, assumed=(_few(observations),))
+            return Choice(exact, assumed=("the records are read off exactly, without a search",))
         if _whole(task, observations):
             return self._among(self._adaptive(), task, observations, score, seed, progress)
         portfolio = Portfolio.of(task, observations, self.labels)
@@ -149,46 +154,10 @@ def _whole(task: Task, observations: Sequence[Observation]) -> bool:
 
 def _few(observations: Sequence[Observation]) -> str:
     return (
-        f"standard() used its fixed portfolio: {len(observations)} reference updates are too few to choose on "
-        f"({FEWEST} are needed)"
+        f"its fixed portfolio attacks: {len(observations)} reference updates are too few to choose on ({FEWEST} are "
+        "needed)"
     )
 
 
-# --- a choice as a cell keeps it
-
-
-def as_json(choice: Choice, attack: Standard) -> dict[str, Any]:
-    """Plain JSON: what a cell keeps of a choice."""
-    return {
-        "standard": attack.version,
-        "chosen": described(choice.attack),
-        "tried": choice.tried,
-        "records": choice.records,
-        "evaluations": choice.evaluations,
-        "score": choice.score,
-        "rungs": [list(rung) for rung in choice.rungs],
-        "assumed": list(choice.assumed),
-    }
-
-
-def of_json(kept: Mapping[str, Any]) -> Attack:
-    attack: Attack = parse(kept["chosen"], "attack", where="choice")
-    return attack
-
-
-def sentences(kept: Mapping[str, Any]) -> list[str]:
-    """What a choice did, for the ledger."""
-    version = f"standard() version {kept['standard']}"
-    if not kept["tried"] or not kept["records"]:
-        return list(kept["assumed"])
-    rungs = ", ".join(f"{name} {score:.3g} ({count})" for name, count, score in kept["rungs"])
-    return [
-        f"{version}: the attack was tuned; {kept['tried']} settings were tried on {kept['records']} other updates in "
-        f"{kept['evaluations']:,} evaluations; best score by stage (settings): {rungs}",
-        f"{version} chose {kept['chosen']}",
-        *kept["assumed"],
-    ]
-
-
 standard = Standard
-__all__ = ["Standard", "as_json", "of_json", "sentences", "standard"]
+__all__ = ["Standard", "standard"]

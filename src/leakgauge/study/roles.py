@@ -36,9 +36,22 @@ class Roles:
     test: Records
 
     @classmethod
-    def of(cls, dataset: Dataset, *, updates: int, batch: int, tuning: int, labels_granted: bool, seed: int) -> Roles:
-        """Choose ``updates`` batches to report from the test split, and everything else from the train split."""
-        needed, tuned = updates * batch, tuning * batch
+    def of(
+        cls,
+        dataset: Dataset,
+        *,
+        updates: int,
+        batch: int,
+        tuning: int,
+        labels_granted: bool,
+        seed: int,
+        wanted: int = 0,
+    ) -> Roles:
+        """Choose ``updates`` batches to report from the test split, and everything else from the train split.
+
+        ``tuning`` batches must be there, up to ``wanted`` are taken if as many as are reported remain beside them.
+        """
+        needed = updates * batch
         if len(dataset.test) < needed:
             raise DataError(
                 f"{len(dataset.test)} records, {needed} are needed ({updates} updates of a batch of {batch})",
@@ -46,8 +59,9 @@ class Roles:
                 remedy="lower task.records or task.recipe.batch",
             )
         reported = dataset.sample(needed, seed=seed, split="test")
-        wanted = tuned + max(FEWEST_REFERENCE, 2 * needed)
-        pool = _without(dataset.sample(min(wanted, len(dataset.train)), seed=seed, split="train"), reported)
+        most = max(tuning, wanted) * batch + max(FEWEST_REFERENCE, 2 * needed)
+        pool = _without(dataset.sample(min(most, len(dataset.train)), seed=seed, split="train"), reported)
+        tuned = max(tuning, min(wanted, (len(pool) - needed) // batch)) * batch
         if len(pool) < tuned + batch:
             raise DataError(
                 f"{len(pool)} train records that are not among the reported, {tuned + batch} are needed",

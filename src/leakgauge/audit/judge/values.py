@@ -169,7 +169,10 @@ class Treatment(Value):
 
 
 class Adversary(Value):
-    """An adversary against one defense. ``scores``: arm → metric → one number per record."""
+    """An adversary against one defense. ``scores``: arm → metric → one number per record.
+
+    ``tuned`` says how its settings were chosen, on records that are not reported; empty where none were.
+    """
 
     name: str
     expression: str = ""
@@ -179,6 +182,7 @@ class Adversary(Value):
     mean: Finite | None = None
     encoding: Finite | None = None
     assumed: tuple[str, ...] = ()
+    tuned: tuple[str, ...] = ()
     treatments: tuple[Treatment, ...] = ()
 
 
