@@ -46,10 +46,13 @@ def test_a_step_is_worth_more_than_a_step_of_lbfgs() -> None:
 def test_it_stays_in_the_box() -> None:
     task, records = small_task(batch=1), small_records(2)
     inputs = Adversary(l2(), solver=gauss_newton(steps=3, inner=10))(task, observe(task, records)).inputs
-    assert float(inputs.min()) >= 0 and float(inputs.max()) <= 1
+    assert float(inputs.min()) >= 0
+    assert float(inputs.max()) <= 1
 
 
-@pytest.mark.parametrize("how", [{"ball": ball(points=2, delta=0.1)}, {"anneal": ramp(start=0.1)}], ids=["ball", "ramp"])
+@pytest.mark.parametrize(
+    "how", [{"ball": ball(points=2, delta=0.1)}, {"anneal": ramp(start=0.1)}], ids=["ball", "ramp"]
+)
 def test_what_changes_the_objective_is_refused(how: dict[str, object]) -> None:
     task, records = small_task(batch=1), small_records(1)
     with pytest.raises(DomainError, match="leave ball and anneal out"):

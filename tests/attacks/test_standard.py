@@ -36,7 +36,12 @@ def task() -> Task:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(1)
         model = nn.Sequential(
-            nn.Conv2d(1, 6, 3, stride=2, padding=1), nn.Sigmoid(), nn.Flatten(), nn.Linear(54, 12), nn.Tanh(), nn.Linear(12, 4)
+            nn.Conv2d(1, 6, 3, stride=2, padding=1),
+            nn.Sigmoid(),
+            nn.Flatten(),
+            nn.Linear(54, 12),
+            nn.Tanh(),
+            nn.Linear(12, 4),
         )
     return Task(model, small_task().domain)
 
@@ -51,10 +56,9 @@ def test_it_chooses_among_many_settings_and_attacks_better_than_before(task: Tas
     private = small_records(4, seed=9)
     observations = observe(task, private)
     score = by_psnr(private)
-    chosen, before = (
-        score(attack(task, observations), range(4)) for attack in (choice.attack, adaptive(steps=100))
-    )
-    assert choice.tried > 50 and choice.records == 4
+    chosen, before = (score(attack(task, observations), range(4)) for attack in (choice.attack, adaptive(steps=100)))
+    assert choice.tried > 50
+    assert choice.records == 4
     assert chosen > before + 2
 
 
@@ -87,7 +91,8 @@ def test_with_too_few_reference_records_it_says_that_it_did_not_choose(task: Tas
 def test_without_a_choice_the_posterior_decides(task: Task) -> None:
     records = small_records(2)
     fixed = standard(work="quick").fixed(task, observe(task, records))
-    assert isinstance(fixed, best_of) and len(fixed.attacks) == 3
+    assert isinstance(fixed, best_of)
+    assert len(fixed.attacks) == 3
     assert repr(parse(repr(fixed), "attack")) == repr(fixed)
 
 

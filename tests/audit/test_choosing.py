@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 import torch
 from torch import nn
 
+from leakgauge.attacks.choosing import EFFORTS, Effort
 from leakgauge.audit import audit
 from leakgauge.audit.cells import TuneCell
+from leakgauge.audit.judge.model import Result
 from leakgauge.audit.plan import plan
-from leakgauge.attacks.choosing import EFFORTS, Effort
 from leakgauge.study import Study
 from leakgauge.types import Domain, Records
 
@@ -27,7 +29,9 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def records(count: int, seed: int) -> Records:
     generator = torch.Generator().manual_seed(seed)
-    return Records(torch.rand(count, 1, 6, 6, generator=generator), torch.arange(count) % 4, Domain("image", (1, 6, 6), 4))
+    return Records(
+        torch.rand(count, 1, 6, 6, generator=generator), torch.arange(count) % 4, Domain("image", (1, 6, 6), 4)
+    )
 
 
 def study(seed: int = 1, reference: int = 30, **options: Any) -> Study:
@@ -38,7 +42,7 @@ def study(seed: int = 1, reference: int = 30, **options: Any) -> Study:
         model,
         records(8, seed),
         reference=records(reference, 77),
-        defenses={"none": "identity()", "noisy": "gaussian(std=0.01)"},
+        defenses=options.pop("defenses", {"none": "identity()", "noisy": "gaussian(std=0.01)"}),
         adversaries={"standard": "standard(work='quick')"},
         updates=6,
         leave_out=["generic"],
@@ -53,40 +57,46 @@ def choices(folder: Path) -> dict[str, bytes]:
     return {defense: json.dumps(cell, sort_keys=True).encode() for defense, cell in chosen.items()}
 
 
-def test_the_choice_is_made_once_per_defense_and_told_in_ledger_and_report(tmp_path: Path) -> None:
-    result = audit(study(), tmp_path / "run")
-    kept = choices(tmp_path / "run")
-    assert sorted(kept) == ["gaussian(std=0.01)", "identity()"]
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Result, Path]]:
+    folder = tmp_path_factory.mktemp("run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(EFFORTS, "quick", TINY)
+        yield audit(study(), folder), folder
+
+
+def test_the_choice_is_made_once_per_defense_and_told_in_the_ledger(run: tuple[Result, Path]) -> None:
+    result, folder = run
+    assert sorted(choices(folder)) == ["gaussian(std=0.01)", "identity()"]
     for defense in result.checkpoints[0].defenses:
         (adversary,) = defense.adversaries
         assert adversary.expression == "standard(work='quick')"
-        assert "the attack was tuned" in adversary.tuned[0] and "on 4 other updates" in adversary.tuned[0]
+        assert "version 1: the attack was tuned" in adversary.tuned[0]
+        assert "on 4 other updates" in adversary.tuned[0]
     lines = [line.assumes for line in result.ledger if line.number == "standard against noisy"]
     assert any("version 1: chose staged(" in line or "version 1: chose best_of(" in line for line in lines)
 
 
-def test_no_reported_record_influences_a_choice(tmp_path: Path) -> None:
-    for place, seed in enumerate((1, 2)):
-        audit(study(seed), tmp_path / str(place))
-    assert choices(tmp_path / "0") == choices(tmp_path / "1")  # to the byte, identity of the cell included
-    reported = [json.loads((tmp_path / str(place) / "manifest.json").read_text())["reported"] for place in (0, 1)]
+def test_no_reported_record_influences_a_choice(run: tuple[Result, Path], tmp_path: Path) -> None:
+    audit(study(2, defenses={"none": "identity()"}), tmp_path)
+    for defense, choice in choices(tmp_path).items():
+        assert choice == choices(run[1])[defense]  # to the byte, identity of the cell included
+    reported = [json.loads((folder / "manifest.json").read_text())["reported"] for folder in (run[1], tmp_path)]
     assert reported[0] != reported[1]
 
 
-def test_a_choice_resumes_and_repeats_to_the_byte(tmp_path: Path) -> None:
-    audit(study(), tmp_path / "run")
-    first = (tmp_path / "run" / "result.json").read_bytes()
-    cells = {cell.id: cell for cell in plan(study()).cells}
-    chosen = next(cell for cell in cells.values() if isinstance(cell, TuneCell))
-    lost = [chosen.id, *(cell.id for cell in cells.values() if chosen.id in cell.parents)]
-    for identity in lost:
-        (tmp_path / "run" / "cells" / f"{identity}.json").unlink()
-    audit(study(), tmp_path / "run")
-    assert (tmp_path / "run" / "result.json").read_bytes() == first
+def test_a_choice_that_was_lost_is_made_again_to_the_byte(run: tuple[Result, Path]) -> None:
+    folder = run[1]
+    chosen = next(cell for cell in plan(study()).cells if isinstance(cell, TuneCell))
+    path = folder / "cells" / f"{chosen.id}.json"
+    first = path.read_bytes(), (folder / "result.json").read_bytes()
+    path.unlink()
+    audit(study(), folder)
+    assert (path.read_bytes(), (folder / "result.json").read_bytes()) == first
 
 
 def test_with_too_few_reference_records_the_fixed_portfolio_attacks_and_that_is_told(tmp_path: Path) -> None:
-    few = audit(study(reference=8), tmp_path / "run")
+    few = audit(study(reference=8, defenses={"none": "identity()"}), tmp_path)
     (adversary,) = few.checkpoints[0].defenses[0].adversaries
     (sentence,) = adversary.tuned
     assert "its fixed portfolio attacks: 2 reference updates are too few" in sentence

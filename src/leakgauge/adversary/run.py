@@ -327,7 +327,8 @@ class _Run:
             # only the first start can be the flat one: a second would end where the first did
             inputs[first] = 0.5 if how == "grey" and self.task.domain.box is not None else 0.0
         if self.begin is not None:
-            begin = self.begin if self.begin.dim() > inputs.dim() else self.begin.unsqueeze(0).expand(self.settings, *self.begin.shape)
+            each = self.begin.dim() > inputs.dim()  # its own for every setting
+            begin = self.begin if each else self.begin.expand(self.settings, *self.begin.shape)
             begins = [(key.setting, self.group.places[key.observation]) for key in keys if key.restart == 0]
             inputs[first] = torch.stack([begin[s, i] for s, i in begins]).to(inputs)
         return inputs

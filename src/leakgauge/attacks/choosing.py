@@ -155,7 +155,9 @@ class Choosing:
         """Run every stage after the setting that it extends; the best first."""
         few = self.observations[: self.effort.look]
         before = [None if trial is None else trial.guess for trial, _ in pairs]
-        guesses = stage_after(before, [stage for _, stage in pairs], self.task, few, seed=self.seed, progress=self._tell)
+        guesses = stage_after(
+            before, [stage for _, stage in pairs], self.task, few, seed=self.seed, progress=self.progress
+        )
         trials = []
         for (trial, stage), guess in zip(pairs, guesses, strict=True):
             attack = Staged((stage,)) if trial is None else trial.attack.then(stage)
@@ -176,7 +178,7 @@ class Choosing:
         for trial in trials:
             guesses = [trial.guess]
             if rest:
-                guesses.append(trial.attack(self.task, rest, seed=self.seed, progress=self._tell))
+                guesses.append(trial.attack(self.task, rest, seed=self.seed, progress=self.progress))
                 self.evaluations += guesses[-1].evaluations
             whole.append((self._over(guesses, few, count), trial.attack, guesses))
         whole.sort(key=lambda one: -one[0])
@@ -184,7 +186,8 @@ class Choosing:
         chosen: Attack = attack
         if len(whole) > 1:
             judge = replace(attack.stages[-1], restarts=1)
-            picked = self._over([self._picked(judge, [w[2][i] for w in whole], i) for i in range(len(whole[0][2]))], few, count)
+            parts = range(len(whole[0][2]))
+            picked = self._over([self._picked(judge, [one[2][i] for one in whole], i) for i in parts], few, count)
             if picked > score:
                 score, chosen = picked, BestOf(tuple(one for _, one, _ in whole), judge)
         self.rungs.append(("final", len(whole), score))
@@ -204,10 +207,6 @@ class Choosing:
     def _scored(self, guess: Reconstruction, places: Sequence[int]) -> float:
         score = self.score(guess, places)
         return round(score, 6) if torch.isfinite(torch.tensor(score)) else -1e9
-
-    def _tell(self, done: int, total: int, objective: float) -> None:
-        if self.progress is not None:
-            self.progress(done, total, objective)
 
 
 def _ranked(trials: Sequence[_Trial]) -> list[_Trial]:

@@ -90,9 +90,7 @@ def stage_after(
         earlier = [one for place in places if (one := before[place]) is not None]
         begin = torch.stack([one.inputs for one in earlier]) if earlier else None
         seen = _with_labels(observations, earlier[0]) if earlier else observations
-        done = attack_with(
-            [stages[place] for place in places], task, seen, seed, progress=progress, begin=begin, **how
-        )
+        done = attack_with([stages[place] for place in places], task, seen, seed, progress=progress, begin=begin, **how)
         share = done[0].evaluations // len(places)
         for place, one in zip(places, done, strict=True):
             already = before[place]

@@ -149,7 +149,10 @@ def _whole(task: Task, observations: Sequence[Observation]) -> bool:
     protection = task.protection
     if protection.input or protection.model or DROPOUT in task.nuisances:
         return True
-    return without_small_noise(protection.update, [r.observed for o in observations for r in o.rounds]) != protection.update
+    return (
+        without_small_noise(protection.update, [r.observed for o in observations for r in o.rounds])
+        != protection.update
+    )
 
 
 def _few(observations: Sequence[Observation]) -> str:

@@ -79,8 +79,9 @@ class TuneCell:
 class AttackCell:
     """One adversary against one defense on a range of updates, in one arm.
 
-    With several ``settings`` the one that the tuning chose attacks, so, too, what a chooser chose: the last parent. ``clients`` are the ranges
-    of updates that belong together under a defense that mixes a client's records; else one range, which says nothing.
+    What the tuning chose attacks, one of several ``settings`` or what a chooser chose; it is the last parent.
+    ``clients`` are the ranges of updates that belong together under a defense that mixes a client's records; else one
+    range, which says nothing.
     """
 
     kind: ClassVar[Literal["attack"]] = "attack"

@@ -183,9 +183,7 @@ def _curvature(model: Linearised, gradient: Tensor) -> Tensor:
     return torch.where(square > 0, along / square.clamp(min=torch.finfo(square.dtype).tiny), 0.0)
 
 
-def _conjugate_gradients(
-    product: Product, gradient: Tensor, most: int, forcing: float
-) -> tuple[Tensor, Tensor, int]:
+def _conjugate_gradients(product: Product, gradient: Tensor, most: int, forcing: float) -> tuple[Tensor, Tensor, int]:
     """``δ ≈ −H⁻¹ g`` of N systems at once, the decrease that the model predicts, ``[N]``, and how many products."""
     tiny = torch.finfo(gradient.dtype).tiny
     move, rest = torch.zeros_like(gradient), -gradient
