@@ -76,11 +76,14 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "attack": {
         "adaptive": ("adaptive()", "adaptive(steps=10, bound='received')"),
         "analytic": ("analytic()", "analytic(how='row')"),
+        "best_of": ("best_of(attacks=(adaptive(steps=2), analytic()), judge=adversary())",),
         "bayes": ("bayes()", "bayes(prior=uniform(), ball=ball(points=2, delta=0.1))"),
         "dlg": ("dlg()",),
         "drop_layer": ("drop_layer()", "drop_layer(layer='last', leave='columns', steps=10)"),
         "idlg": ("idlg(restarts=1)",),
         "inverting_gradients": ("inverting_gradients()", "inverting_gradients(steps=10, lr=0.05)"),
+        "staged": ("staged(stages=(adversary(), adversary(likelihood=cosine(), solver=lbfgs(steps=5))))",),
+        "standard": ("standard()", "standard(work='quick')"),
     },
 }
 """kind → name → expressions. Priors and models keep their tables beside their tests."""
