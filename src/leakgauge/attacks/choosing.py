@@ -45,9 +45,13 @@ class Effort:
 
 EFFORTS = {
     "quick": Effort(first=25, unit=50, look=2, keep=6, extend=2, finish=1, finalists=2, records=4),
-    "standard": Effort(first=60, unit=150, look=2, keep=10, extend=3, finish=2, finalists=2, records=6),
+    "standard": Effort(first=60, unit=150, look=2, keep=10, extend=3, finish=1, finalists=2, records=5),
     "thorough": Effort(first=150, unit=400, look=4, keep=16, extend=5, finish=3, finalists=3, records=12),
 }
+
+
+WORTH = 0.01
+"""Several attacks cost several times as much: their gain must be at least this share of the score of the best."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +192,7 @@ class Choosing:
             judge = replace(attack.stages[-1], restarts=1)
             parts = range(len(whole[0][2]))
             picked = self._over([self._picked(judge, [one[2][i] for one in whole], i) for i in parts], few, count)
-            if picked > score:
+            if picked > score + WORTH * abs(score):
                 score, chosen = picked, BestOf(tuple(one for _, one, _ in whole), judge)
         self.rungs.append(("final", len(whole), score))
         assumed = () if self.portfolio.assumed is None else (self.portfolio.assumed,)

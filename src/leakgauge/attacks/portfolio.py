@@ -19,7 +19,6 @@ from leakgauge.adversary import (
     density,
     gauss_newton,
     lbfgs,
-    scaled_l2,
 )
 from leakgauge.adversary.likelihoods import Cosine, Through
 from leakgauge.adversary.solver import Solver
@@ -69,7 +68,7 @@ class Portfolio:
         assumed = f"standard() attacks with {base.likelihood!r}: {reasons[0]}" if reasons else None
         fine = base.likelihood
         if _is_cosine(fine):
-            lengths = LENGTHS if scale_known else scaled_l2(relative=True)
+            lengths = LENGTHS if scale_known else replace(LENGTHS, fitted=True)
             fine = lengths if _exists(replace(base, likelihood=lengths), task, few, []) else fine
         entries = sum(p.numel() for p in task.params.values())
         small = task.domain.size * task.recipe.batch <= MOST_UNKNOWNS and entries <= MOST_ENTRIES

@@ -95,14 +95,14 @@ class Standard(Part):
         portfolio = Portfolio.of(task, observations, self.labels)
         return Choosing(portfolio, self.effort, task, observations, score, seed, progress).choose()
 
-    def fixed(self, task: Task, observations: Sequence[Observation], *, scale_known: bool = True) -> Attack:
-        """The attack of whoever has no reference records."""
+    def fixed(self, task: Task, observations: Sequence[Observation]) -> Attack:
+        """The attack of whoever has no reference records; a scale is fitted, since nothing could show that it is known."""
         exact = exact_attack(task, observations)
         if exact is not None:
             return exact
         if _whole(task, observations):
             return self._adaptive()[len(WEIGHTS) // 2]
-        portfolio = Portfolio.of(task, observations, self.labels, scale_known=scale_known)
+        portfolio = Portfolio.of(task, observations, self.labels, scale_known=False)
         return BestOf(tuple(portfolio.fixed(self.effort.unit)), portfolio.judge)
 
     def __call__(

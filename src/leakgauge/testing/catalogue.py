@@ -48,6 +48,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "adam": ("adam()", "adam(lr=0.05, steps=10, schedule=warmup(length=5)*cosine_decay(floor=0.1))"),
         "signed_adam": ("signed_adam()", "signed_adam(sign='soft', langevin=0.01, patience=50, target=1e-06)"),
         "momentum": ("momentum()", "momentum(box=False, beta=0.0)"),
+        "gauss_newton": ("gauss_newton()", "gauss_newton(steps=5, inner=10)"),
         "lbfgs": ("lbfgs()", "lbfgs(steps=20, history=5, wolfe=(0.001, 0.4))"),
     },
     "schedule": {
