@@ -96,7 +96,7 @@ class Standard(Part):
         return Choosing(portfolio, self.effort, task, observations, score, seed, progress).choose()
 
     def fixed(self, task: Task, observations: Sequence[Observation]) -> Attack:
-        """The attack of whoever has no reference records; a scale is fitted, since nothing could show that it is known."""
+        """The attack of whoever has no reference records; it fits a scale, for nothing could show that it is known."""
         exact = exact_attack(task, observations)
         if exact is not None:
             return exact
