@@ -14,9 +14,10 @@ from torch import nn
 from leakgauge.attacks.choosing import EFFORTS, Effort
 from leakgauge.audit import audit
 from leakgauge.audit.cells import TuneCell
+from leakgauge.audit.estimate import estimate
 from leakgauge.audit.judge.model import Result
 from leakgauge.audit.plan import plan
-from leakgauge.study import Study
+from leakgauge.study import Draft, Study, of
 from leakgauge.types import Domain, Records
 
 TINY = Effort(first=2, unit=4, look=2, keep=2, extend=1, finish=1, finalists=2, records=4)
@@ -100,3 +101,21 @@ def test_with_too_few_reference_records_the_fixed_portfolio_attacks_and_that_is_
     (adversary,) = few.checkpoints[0].defenses[0].adversaries
     (sentence,) = adversary.tuned
     assert "its fixed portfolio attacks: 2 reference updates are too few" in sentence
+
+
+def test_a_check_counts_the_choice_and_times_it(tmp_path: Path) -> None:
+    raw = {
+        "task": {"model": "cnn_13700", "records": 7},
+        "adversaries": {"standard": "standard(work='quick')"},
+        "leave_out": ["generic"],
+    }
+    counted = estimate(Draft.of(of(raw), tmp_path / "spec.toml"))
+    assert counted.counts["tuning"] == 1
+    assert counted.counts["attack"] == 3
+    assert counted.seconds is not None
+    assert counted.seconds > 0
+
+
+def test_reference_records_are_taken_for_a_choice_only_as_far_as_they_reach() -> None:
+    assert len(study().tuning) == TINY.records
+    assert len(study(reference=8).tuning) == 2  # as many as are reported remain
