@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo quick test test-all test-processors check docs bench evidence clean
+.PHONY: demo quick test test-all test-processors check docs red-team bench evidence clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -38,6 +38,9 @@ docs: $(STAMP)  ## the documentation site, site/index.html; it opens without a n
 	$(BIN)/python docs/make_api.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "wrote site/index.html"
+
+red-team: $(STAMP)  ## planted leaks and drowned clients: what is said of each
+	$(BIN)/python -m leakgauge.testing.red_team
 
 bench: $(STAMP)  ## our solver against two one-image-at-a-time loops
 	$(BIN)/python -m benchmarks

@@ -212,7 +212,7 @@ def _datas() -> Iterator[tuple[str, bytes]]:
 def cases() -> list[Case]:
     """Every case with the command that meets it."""
     made = []
-    inspect = ("inspect", "--model", "logistic", "--shape", "1,12,12", "--draws", "1")
+    inspect = ("inspect", "--model", "logistic", "--shape", "1,12,12", "--draws", "3")
     for name, ending, content in _states():
         spec = toml.dump(_with(SPEC, ["task", "weights"], f"bad{ending}")).encode()
         files = {"d.npz": DATA, f"bad{ending}": content, "spec.toml": spec, **GOOD}

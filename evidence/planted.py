@@ -22,17 +22,20 @@ from leakgauge.types import Context, Domain, Release, Tree
 class Plant(UpdatePart):
     """A leak of known strength: the first linear layer sends ``s·x + (1 − s)·noise`` where it would send x.
 
-    ``analytic()`` reads exactly that off the update. A share ``leaks`` of the clients leaks, the others send noise.
+    ``analytic()`` reads exactly that off the update. A share ``leaks`` of the clients leaks, the others send noise;
+    with a ``label`` only clients whose first record has it leak.
     """
 
     strength: float = 1.0
     leaks: float = 1.0
+    label: int | None = None
 
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         assert isinstance(context, ClientContext)
         x = context.records.inputs[0].flatten()
         noise = torch.rand(x.shape, generator=generator)
         leaks = float(torch.rand(1, generator=generator)) < self.leaks
+        leaks = leaks and self.label in (None, int(context.records.labels[0]))
         image = self.strength * x + (1 - self.strength) * noise if leaks else noise
         weight = next(name for name, value in update.items() if value.dim() == 2)
         bias = weight.replace("weight", "bias")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import OrderedDict
 
@@ -9,10 +10,13 @@ import pytest
 import torch
 from torch import nn
 
+import leakgauge as lg
 from leakgauge import Recipe, Task, data, models
+from leakgauge.errors import ModelError, ObservationError
 from leakgauge.losses import SquaredError
 from leakgauge.preflight import Leak, preflight
-from leakgauge.types import Domain
+from leakgauge.study import SpecError
+from leakgauge.types import Domain, Records
 
 DOMAIN = Domain("image", (1, 8, 8), 4)
 
@@ -103,3 +107,52 @@ def test_under_a_second(name: str) -> None:
     start = time.process_time()
     assert preflight(task)
     assert time.process_time() - start < 1
+
+
+class Bag(nn.Module):
+    """A text as the mean of its tokens' embeddings; ``cast`` takes token numbers as floats."""
+
+    def __init__(self, *, cast: bool = False) -> None:
+        super().__init__()
+        self.cast, self.words, self.last = cast, nn.Embedding(50, 8), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.last(self.words(x.long() if self.cast else x).mean(1))
+        return scores
+
+
+def test_the_rows_of_an_embedding_name_the_tokens() -> None:
+    torch.manual_seed(0)
+    task = Task(Bag(), Domain("tokens", (6,), 3), Recipe(batch=2))
+    (leak,) = [leak for leak in preflight(task) if leak.name == "tokens"]
+    assert leak.severity == "exact"
+    distinct = int(re.findall(r"with (\d+) different", leak.sentence)[0])
+    assert f"{distinct} of 50 rows were not zero and {distinct} of them name a token" in leak.sentence
+    tokens = torch.tensor([[3, 3, 7, 9, 11, 40], [1, 7, 7, 7, 2, 2]])
+    update = task.update(Records(tokens, torch.tensor([0, 2]), task.domain))
+    assert update["words.weight"].any(1).nonzero().flatten().tolist() == [1, 2, 3, 7, 9, 11, 40]
+
+
+def test_tokens_are_refused_in_one_sentence() -> None:
+    table, tokens = Domain("table", (6,), 3), Domain("tokens", (6,), 3)
+    with pytest.raises(ModelError, match="looked up in the embedding 'words', where no gradient reaches them"):
+        Task(Bag(cast=True), table)
+    task = Task(Bag(), tokens)
+    records = Records(torch.randint(50, (40, 6)), torch.arange(40) % 3, tokens)
+    with pytest.raises(ObservationError, match=r"attack: tokens are not attacked; ask preflight\(task\)"):
+        lg.attacks.adaptive(steps=1)(task, lg.observe(task, records[:2]))
+    with pytest.raises(SpecError, match=r"task\.data: holds tokens, which are not attacked"):
+        lg.Study(Bag(), records)
+
+
+def test_an_embedding_of_places_is_no_lookup_of_inputs() -> None:
+    class Placed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.places, self.last = nn.Embedding(6, 1), nn.Linear(6, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            scores: torch.Tensor = self.last(x + self.places(torch.arange(6)).flatten())
+            return scores
+
+    assert "tokens" not in {leak.name for leak in preflight(Task(Placed(), Domain("table", (6,), 3)))}

@@ -6,7 +6,7 @@ import torch
 
 import leakgauge as lg
 from evidence import Context, Measurement, Number, at_least, check, exactly, numbers
-from leakgauge.adversary.labels import inferred
+from leakgauge.adversary.labels import LabelReader, Rule
 from leakgauge.attacks import analytic, dlg, idlg, inverting_gradients
 from leakgauge.metrics import clopper_pearson, mean_interval, psnr
 
@@ -56,8 +56,10 @@ def inferred_labels() -> Measurement:
     records = lg.data.load("fashion_mnist_sample").sample(100, seed=1, split="test")
     seen = lg.observe(task, records, threat=lg.Threat(labels="inferred"))
     shares, bounds = {}, {}
-    for rule in ("bias", "rows"):
-        found = torch.cat([inferred(o.rounds[0].observed, task.params, 10, 1, rule) for o in seen])
+    reader = LabelReader.of(task, seen[0].rounds[0])
+    rules: tuple[Rule, ...] = ("bias", "rows")
+    for rule in rules:
+        found = torch.cat([reader.counts(o.rounds[0], 1, rule).labels for o in seen])
         right = int((found == records.labels).sum())
         shares[rule], bounds[rule] = right / 100, clopper_pearson(right, 100)
     return Measurement(numbers(shares, bounds, exactly(1.0)), detail="share of labels right")

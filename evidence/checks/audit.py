@@ -1,4 +1,4 @@
-"""What an audit's words are worth: false alarms, power, and adversaries that were crippled on purpose."""
+"""What an audit's words are worth: power, and adversaries that were crippled on purpose."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evidence import Context, Measurement, Number, above, at_least, at_most, check, exactly
+from evidence import Context, Measurement, Number, at_least, check, exactly
 from leakgauge.audit import audit
 from leakgauge.metrics import clopper_pearson
 from leakgauge.study import Study, of
@@ -30,40 +30,6 @@ def _audited(context: Context, name: str, raw: Mapping[str, Any]) -> dict[str, A
         path.write_text(json.dumps(kept))
     read: dict[str, Any] = json.loads(path.read_text())
     return read
-
-
-@check("false_alarms", rows="false-alarms", cost="long")
-def false_alarms(context: Context) -> Measurement:
-    """200 audits of updates drowned in noise (std 100), best of three adversaries, 8 updates each, level 0.05."""
-    words: Counter[str] = Counter()
-    audits = 200
-    for seed in range(audits):
-        raw = {
-            "seed": seed,
-            "task": {"model": "mlp(width=32, depth=1)", "records": 8},
-            "defenses": {"drowned": "gaussian(std=100.0)"},
-            "adversaries": {
-                "inverting": "inverting_gradients(steps=20)",
-                "adaptive": "adaptive(steps=20)",
-                "dlg": "dlg(steps=10, restarts=1)",
-            },
-            "threat": {"labels": ("known", "inferred")[seed % 2]},
-            "verdict": {"significance": LEVEL},
-        }
-        words[_audited(context, f"audit-{seed}", raw)["word"]] += 1
-        if seed % 10 == 9:
-            context.say(f"{seed + 1} of {audits}: {dict(words)}")
-    loud = sum(words[word] for word in LOUD)
-    low, high = clopper_pearson(loud, audits)
-    return Measurement(
-        {
-            "share above no evidence": Number(loud / audits, interval=(low, high)),
-            "lower end of its interval": Number(low, at_most(LEVEL)),
-            "share called no evidence": Number(words["no evidence"] / audits, above(0.5)),
-        },
-        detail=f"{loud} of {audits} above `no evidence` at the level {LEVEL}; words: {dict(sorted(words.items()))}; "
-        "labels known in half of the audits, inferred in the others; other records, weights and noise in each",
-    )
 
 
 @check("power", rows="power", cost="minutes")

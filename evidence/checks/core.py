@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from scipy import stats
@@ -240,16 +240,32 @@ def independence_float64() -> Measurement:
 def independence_float32() -> Measurement:
     """One problem alone and among 63 others: the difference of its final PSNR in dB, float32.
 
-    The bar holds for both networks. On a ReLU network with signed steps the last bit of a sum decides where a pixel
-    goes, and batches of different size add in a different order, so that it may miss by rounding alone.
+    On a ReLU network with signed steps the last bit of a sum decides where a pixel goes, and batches of different size
+    add in a different order. How much rounding alone does is measured beside it: the same problem alone, with every
+    entry of its update moved by one unit in the last place.
     """
     sample = lg.data.load("fashion_mnist_sample")
     records = sample.sample(64, seed=3, split="test")
-    gaps = {}
+    attack = lg.attacks.inverting_gradients(steps=200)
+    gaps, rounding = {}, {}
     for name in ("dlg_lenet", "bayes_cnn"):
         task = lg.Task(lg.models.build(name, sample.domain), sample.domain)
-        seen = lg.observe(task, records)
-        attack = lg.attacks.inverting_gradients(steps=200)
-        scores = [float(psnr(attack(task, some).inputs[0, 0], records.inputs[0])) for some in (seen, seen[:1])]
-        gaps[name] = abs(scores[0] - scores[1])
-    return Measurement(numbers(gaps, bars=at_most(0.05)), detail="dB, inverting gradients, 200 iterations")
+        together = lg.observe(task, records)
+        among, alone, moved = (
+            float(psnr(attack(task, some).inputs[0, 0], records.inputs[0]))
+            for some in (together, together[:1], [_moved_by_one_bit(together[0])])
+        )
+        gaps[name] = abs(among - alone)
+        rounding[f"{name}, one bit"] = abs(moved - alone)
+    bars = dict.fromkeys(gaps, at_most(0.05))
+    return Measurement(
+        numbers({**gaps, **rounding}, bars=bars),
+        detail="dB, inverting gradients, 200 iterations; one bit: the same problem alone, its update moved by one bit",
+    )
+
+
+def _moved_by_one_bit(observation: lg.Observation) -> lg.Observation:
+    """The observation with every entry of its update at the next larger number."""
+    (only,) = observation.rounds
+    upward = {name: torch.nextafter(entry, torch.full_like(entry, torch.inf)) for name, entry in only.observed.items()}
+    return replace(observation, rounds=(replace(only, observed=upward),))

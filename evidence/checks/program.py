@@ -168,7 +168,7 @@ def doctor_faults(context: Context) -> Measurement:
 def inspect_checkpoints(context: Context) -> Measurement:
     """`leakgauge inspect` on two checkpoints of a plain PyTorch loop, batch 1, one step, rate unknown; 5 images."""
     from leakgauge.inspect.captures import captured
-    from leakgauge.inspect.findings import inspect
+    from leakgauge.inspect.running import inspect
     from leakgauge.storage.states import read_state
 
     found = lg.data.load("fashion_mnist_sample")
@@ -188,7 +188,7 @@ def inspect_checkpoints(context: Context) -> Measurement:
                 save_file(model.state_dict(), after)
                 fresh = lg.models.build(name, found.domain, seed=99)
                 capture = captured(read_state(before), read_state(after), fresh)
-                (made,) = inspect(fresh, found.domain, [capture], known=one, draws=1)
+                (made,) = inspect(fresh, found.domain, [capture], known=one, draws=3)
             scores.append(float(made.psnr[0]))
             table.append(
                 {

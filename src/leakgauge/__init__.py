@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from leakgauge import adversary, attacks, bounds, data, defenses, metrics, models, priors
     from leakgauge.adversary import Reconstruction
+    from leakgauge.attacks.exposure import exposure
     from leakgauge.audit import audit
     from leakgauge.audit.judge.model import Result
     from leakgauge.client import Recipe
     from leakgauge.defenses import Protection
     from leakgauge.errors import LeakgaugeError
-    from leakgauge.observation import Observation, Round, observe
+    from leakgauge.observation import Observation, Round, observe, summed
     from leakgauge.study import Study
     from leakgauge.task import Task
     from leakgauge.types import Domain, Feature, Records, Threat
@@ -43,7 +44,9 @@ _HOMES = {
     "Study": "study",
     "Task": "task",
     "Threat": "types",
+    "exposure": "attacks.exposure",
     "observe": "observation",
+    "summed": "observation",
 }
 
 
@@ -88,10 +91,12 @@ __all__ = [
     "bounds",
     "data",
     "defenses",
+    "exposure",
     "metrics",
     "models",
     "observe",
     "parse",
     "priors",
+    "summed",
     "training",
 ]

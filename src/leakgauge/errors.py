@@ -109,6 +109,10 @@ class AssumptionWarning(UserWarning):
     """An attack goes on with an assumption of its own, since what it was given has no likelihood."""
 
 
+class NotModelledWarning(AssumptionWarning):
+    """An attack matches updates as if a part had changed nothing: that it finds nothing says nothing."""
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """The remedy for an unknown name: the nearest valid one, else all of them."""
     known = sorted(names)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
 CAP = 999.0
@@ -76,6 +78,18 @@ PSNR = Meaning(
     digits=1,
 )
 """Those of images: results that are older than meanings were scored by them, and reading one needs no torch."""
+
+
+def readable(values: Sequence[float], categories: Sequence[str], *, offset: float = 0.0, unit: float = 1.0) -> str:
+    """A feature of a table as people read it, from its columns: ``offset + unit · value`` to four digits, or the name
+    of the category with the largest entry; ``?`` where no entry is the largest, or one is not finite."""
+    if not categories:
+        return f"{offset + unit * values[0]:.4g}".replace("-", "−")
+    if len(categories) == 1:
+        return categories[0]
+    largest = [i for i, value in enumerate(values) if value == max(values)]
+    clear = len(largest) == 1 and all(isfinite(value) for value in values)
+    return categories[largest[0]] if clear else "?"
 
 
 def storable(score: float) -> float:

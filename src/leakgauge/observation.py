@@ -40,7 +40,7 @@ class Round:
 
 @dataclass(frozen=True, repr=False)
 class Observation:
-    """One client's rounds. ``batch`` is the number of examples per update."""
+    """One client's rounds. ``batch`` is the number of examples behind an update; of a sum, those of all its clients."""
 
     rounds: tuple[Round, ...]
     batch: int
@@ -154,12 +154,35 @@ def _generator(*key: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed_of(*key))
 
 
-def check(task: Task, observations: Sequence[Observation]) -> None:
-    """Refuse what cannot be attacked, with all problems at once."""
+def summed(observations: Sequence[Observation]) -> Observation:
+    """What a secure sum shows of several clients: their added updates, and nothing of a single one.
+
+    All must be of the same rounds, at the same parameters. Only labels stay granted, where every client's were.
+    """
+    if not observations or len({len(one.rounds) for one in observations}) != 1:
+        raise ObservationError(
+            f"{len(observations)} observations of different rounds have no sum",
+            where="summed",
+            remedy="give observations of several clients, all of the same rounds",
+        )
+    rounds = []
+    for together in zip(*(one.rounds for one in observations), strict=True):
+        labels = [each.granted.get(LABELS) for each in together]
+        told = {LABELS: torch.cat(labels)} if all(isinstance(each, Tensor) for each in labels) else {}
+        observed = {n: torch.stack([each.observed[n] for each in together]).sum(0) for n in together[0].observed}
+        clients = sum(each.clients for each in together)
+        rounds.append(replace(together[0], observed=observed, granted=told, clients=clients))
+    return Observation(tuple(rounds), sum(one.batch for one in observations))
+
+
+def check(task: Task, observations: Sequence[Observation], *, sums: bool = False) -> None:
+    """Refuse what cannot be attacked, with all problems at once; sums of clients, unless the attack takes ``sums``."""
     _check_types(task, observations)
     problems = [
         p for i, observation in enumerate(observations) for p in _problems(task, observation, f"observation {i}")
     ]
+    if not sums:
+        problems += [p for i, observation in enumerate(observations) for p in _sums(observation, f"observation {i}")]
     if not observations:
         problems = ["there is no observation to attack; give at least one"]
     if problems:
@@ -178,6 +201,8 @@ def _check_types(task: object, observations: object) -> None:
         what = "an attack gets observations, never records"
     elif not isinstance(observations, Sequence) or not all(isinstance(one, Observation) for one in observations):
         what = f"the observations are a {type(observations).__name__} that does not hold observations"
+    elif task.domain.kind == "tokens":
+        what, remedy = "tokens are not attacked", "ask preflight(task) which tokens an update names"
     if what:
         raise ObservationError(what, where="attack", remedy=remedy)
 
@@ -228,9 +253,15 @@ def _granted_problems(task: Task, one: Round, batch: int, where: str) -> list[st
             problems += _tree_problems_of_grant(task.params, value, place)
         elif address in task.nuisances and address.rpartition(".")[0] not in task.protection.stage("input"):
             problems += _shape_problems(task, address, value, batch, place)
-    if one.clients != 1:
-        problems.append(f"{where}: it sums {one.clients} clients, which no attack models yet; give single updates")
     return problems
+
+
+def _sums(observation: Observation, where: str) -> list[str]:
+    return [
+        f"{where}, round {r}: it sums {one.clients} clients, which only exact recovery takes apart; give single updates"
+        for r, one in enumerate(observation.rounds)
+        if one.clients != 1
+    ]
 
 
 def _shape_problems(task: Task, address: str, value: Value, batch: int, where: str) -> list[str]:

@@ -1,8 +1,8 @@
 """Preflight: what leaks by structure, before any attack and in under a second.
 
-These are facts about the model and the recipe, not about data: a linear layer with a bias hands out its input, the
-last layer hands out labels, shared batch-norm statistics hand out means, and more equations than unknowns mean that
-counting protects nothing.
+These are facts about the model and the recipe, and with records about their batches: a linear layer with a bias hands
+out its input, the last layer hands out labels, shared batch-norm statistics hand out means, and more equations than
+unknowns mean that counting protects nothing.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from leakgauge.adversary.labels import last_layer
+from leakgauge.attacks.exposure import exposure
+from leakgauge.attacks.linear_layers import drawn_inputs, linear_layers
+from leakgauge.attacks.recovering import first_layer, obstacle
 from leakgauge.errors import ModelError
 from leakgauge.losses import CrossEntropy
-from leakgauge.models.normalise import Normalise
-from leakgauge.task import Task
+from leakgauge.task import Task, embeddings
+from leakgauge.types import Records
 
 Severity = Literal["exact", "high", "medium", "low"]
 ORDER: tuple[Severity, ...] = ("exact", "high", "medium", "low")
@@ -36,59 +39,42 @@ class Leak:
         return asdict(self)
 
 
-def preflight(task: Task) -> list[Leak]:
-    """Everything that the structure of a client gives away, worst first."""
-    leaks = [*_first_linear(task), *_wide_linear(task), *_labels(task), *_statistics(task), *_equations(task)]
+def preflight(task: Task, records: Records | None = None) -> list[Leak]:
+    """Everything that the structure of a client gives away, worst first; with records, also which batches of them."""
+    checks = (_tokens, _first_linear, _wide_linear, _labels, _statistics, _equations)
+    leaks = [leak for check in checks for leak in check(task)]
+    leaks += [] if records is None else _exposed(task, records)
     return sorted(leaks, key=lambda leak: ORDER.index(leak.severity))
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """A linear layer in the order of the forward pass; ``raw`` where it sees the record itself."""
-
-    name: str
-    module: nn.Linear
-    raw: bool
-
-
-def _linears(task: Task) -> list[_Layer]:
-    """The linear layers as one forward pass meets them."""
-    first = next(iter(task.params.values()))
-    probe = torch.rand(2, *task.domain.shape, dtype=first.dtype, device=first.device)
-    layers: list[_Layer] = []
-    hooks = []
-    stated = probe
-    for hook in task.working._forward_pre_hooks.values():  # our normalisation: known, so it hides nothing
-        if isinstance(hook, Normalise):
-            (stated,) = hook(task.working, (stated,))
-    for name, module in task.working.named_modules():
-        if isinstance(module, nn.Linear):
-
-            def note(layer: nn.Module, args: tuple[Tensor, ...], name: str = name) -> None:
-                inputs = args[0].detach().flatten(1)
-                raw = inputs.shape == stated.flatten(1).shape and bool(torch.equal(inputs, stated.flatten(1)))
-                layers.append(_Layer(name, layer, raw))  # type: ignore[arg-type]
-
-            hooks.append(module.register_forward_pre_hook(note))
-    try:
-        with torch.no_grad():
-            task.working(probe)
-    finally:
-        for handle in hooks:
-            handle.remove()
-    return layers
-
-
-def _trained(task: Task, layer: _Layer, what: str) -> bool:
-    return f"{layer.name}.{what}" in task.params if layer.name else what in task.params
+def _tokens(task: Task) -> Iterator[Leak]:
+    """The rows of an embedding's gradient that are not zero, counted in the update of a drawn batch."""
+    if task.domain.kind != "tokens":
+        return
+    inputs = drawn_inputs(task, task.recipe.batch)
+    labels = torch.arange(len(inputs)) % task.domain.classes
+    update = task.update(Records(inputs, labels, task.domain), nuisances=task.draw(len(inputs), (0,)))
+    for name, layer in embeddings(task.working).items():
+        rows = update.get(f"{name}.weight".lstrip("."))
+        if rows is None:  # it is not trained
+            continue
+        named = (rows != 0).any(1).nonzero().flatten()
+        right = len(set(named.tolist()) & set(inputs.unique().tolist()))
+        yield Leak(
+            "tokens",
+            "exact",
+            f"The rows of the gradient of the embedding {name!r} that are not zero are the tokens of the batch: of a "
+            f"drawn batch of {len(inputs)} with {inputs.unique().numel()} different tokens, {len(named)} of "
+            f"{layer.num_embeddings} rows were not zero and {right} of them name a token of it, in no order.",
+        )
 
 
 def _first_linear(task: Task) -> Iterator[Leak]:
     batch = task.recipe.batch
-    for layer in _linears(task):
-        if not layer.raw or not _trained(task, layer, "weight"):
+    for layer in linear_layers(task):
+        if not layer.raw or not layer.trained(task, "weight"):
             continue
-        if not _trained(task, layer, "bias"):
+        if not layer.trained(task, "bias"):
             yield Leak(
                 "first linear layer",
                 "exact" if batch == 1 else "high",
@@ -108,17 +94,35 @@ def _first_linear(task: Task) -> Iterator[Leak]:
                 "first linear layer",
                 "high",
                 f"The layer {layer.name!r} is linear on the raw record and has a bias: a unit that only one of the "
-                f"{batch} examples activates gives that record exactly.",
+                f"{batch} examples activates gives that record exactly, and taking it out may free the next; give "
+                "records to see which of them are exposed.",
             )
+
+
+def _exposed(task: Task, records: Records) -> Iterator[Leak]:
+    """What peeling would take from updates of these very records, from one forward pass."""
+    batch, layer = task.recipe.batch, first_layer(task)
+    if batch == 1 or layer is None or obstacle(task) is not None:
+        return
+    exposures = [exposure(task, some, layer=layer) for some in records.batches(batch)]
+    count, total = sum(sum(one.exposed) for one in exposures), batch * len(exposures)
+    whole = sum(all(one.exposed) for one in exposures)
+    if count:
+        yield Leak(
+            "exact recovery",
+            "exact",
+            f"Of the records given, {count} of {total} can be read off updates of batches of {batch} exactly, "
+            f"by peeling {layer.name!r}; of {whole} of {len(exposures)} batches, every record.",
+        )
 
 
 def _wide_linear(task: Task) -> Iterator[Leak]:
     batch, last = task.recipe.batch, task.domain.classes
-    for layer in _linears(task):
+    for layer in linear_layers(task):
         width = min(layer.module.in_features, layer.module.out_features)
-        if layer.raw or not _trained(task, layer, "weight") or layer.module.out_features == last:
+        if layer.raw or not layer.trained(task, "weight") or layer.module.out_features == last:
             continue
-        if batch == 1 and _trained(task, layer, "bias"):
+        if batch == 1 and layer.trained(task, "bias"):
             yield Leak(
                 "inner linear layer",
                 "high",

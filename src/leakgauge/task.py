@@ -153,12 +153,13 @@ class Task:
         first = next(iter(self.params.values()), None)
         if first is None:
             raise ModelError("the model has no trainable parameters", where="Task", remedy="give a model that trains")
-        probe = torch.zeros(2, *self.domain.shape, dtype=first.dtype, device=first.device)
+        probe = self.inputs_of(torch.zeros(2, *self.domain.shape), first)
         calls = dropout.Calls(self.working)
         before = torch.get_rng_state()
+        looks_up = self.domain.kind != "tokens" and bool(embeddings(self.working))
         try:
-            with torch.no_grad(), calls:
-                outputs = self.working(probe)
+            with torch.set_grad_enabled(looks_up), calls:
+                outputs = self.working(probe.requires_grad_(looks_up))
         except LeakgaugeError:
             raise
         except Exception as fault:
@@ -174,6 +175,8 @@ class Task:
                 remedy='use layers such as nn.Dropout, each once, or set mode="eval" in the recipe',
             )
         calls.refuse_repeated()
+        if looks_up:
+            self._refuse_lookup(outputs, probe)
         columns = self.domain.classes + sum(part.columns for part in self.protection.model)
         if not isinstance(outputs, Tensor) or outputs.dim() != 2 or outputs.shape[1] != columns:
             shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
@@ -182,6 +185,24 @@ class Task:
                 where="Task",
                 remedy="make the model return [batch, classes] scores",
             )
+
+    def _refuse_lookup(self, outputs: object, probe: Tensor) -> None:
+        """An embedding looks token numbers up: no gradient reaches its inputs, so that no attack can search there."""
+        if isinstance(outputs, Tensor) and outputs.requires_grad:
+            (reached,) = torch.autograd.grad(outputs.sum(), probe, allow_unused=True)
+            if reached is not None:
+                return
+        name = next(iter(embeddings(self.working)))
+        raise ModelError(
+            f"the inputs are looked up in the embedding {name!r}, where no gradient reaches them; tokens cannot be "
+            "attacked",
+            where="Task",
+            remedy='ask preflight(Task(model, Domain("tokens", shape, classes))) which tokens an update names',
+        )
+
+    def inputs_of(self, inputs: Tensor, like: Tensor) -> Tensor:
+        """Inputs as the model takes them: token numbers stay whole, all others get the parameters' type."""
+        return inputs.to(like.device).long() if self.domain.kind == "tokens" else inputs.to(like)
 
     @property
     def params(self) -> dict[str, Tensor]:
@@ -198,9 +219,10 @@ class Task:
     ) -> dict[str, Tensor]:
         """The update of one batch of (encoded) records, before any defense at the update stage."""
         theta = self.params if params is None else params
-        inputs = records.inputs.to(next(iter(theta.values())))
+        like = next(iter(theta.values()))
+        inputs = self.inputs_of(records.inputs, like)
         labels = records.labels.to(inputs.device)
-        drawn = {address: trees.over(lambda v: v.to(inputs), value) for address, value in (nuisances or {}).items()}
+        drawn = {address: trees.over(lambda v: v.to(like), value) for address, value in (nuisances or {}).items()}
         update = self.client(theta, inputs, labels, drawn)
         return {name: value.detach() for name, value in update.items()}
 
@@ -245,7 +267,7 @@ class ClientContext:
     nuisances: Nuisances = field(default_factory=dict)
 
     def inputs(self) -> Tensor:
-        return self.records.inputs.to(next(iter(self.params.values())))
+        return self.task.inputs_of(self.records.inputs, next(iter(self.params.values())))
 
     def per_example(self) -> dict[str, Tensor]:
         drawn, task = self.task.drawn(self.nuisances), self.task
@@ -280,6 +302,11 @@ class ClientContext:
             return captured[0]
 
         return run
+
+
+def embeddings(model: nn.Module) -> dict[str, nn.Embedding | nn.EmbeddingBag]:
+    """The layers that look up a row for each token, by name."""
+    return {n: m for n, m in model.named_modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag)}
 
 
 def working_copy(model: nn.Module, mode: str) -> nn.Module:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -9,9 +11,15 @@ from hypothesis import strategies as st
 from torch import nn
 
 from leakgauge.adversary import Adversary, adam
-from leakgauge.adversary.labels import Rule, inferred, last_layer
+from leakgauge.adversary.labels import Counts, LabelReader, Rule, counts_of, last_layer
+from leakgauge.adversary.labels.counts import spelled, whole
+from leakgauge.adversary.labels.reader import labels_by_restart
+from leakgauge.adversary.labels.rules import by_sign
 from leakgauge.client import Recipe
-from leakgauge.errors import ModelError
+from leakgauge.errors import DomainError, ModelError
+from leakgauge.losses import CrossEntropy
+from leakgauge.metrics import label_counts_accuracy
+from leakgauge.models.init import lecun_normal
 from leakgauge.observation import observe
 from leakgauge.task import Task
 from leakgauge.testing import small_records, small_task
@@ -26,9 +34,9 @@ def network(*, bias: bool = True, act: nn.Module | None = None, seed: int = 0) -
 
 
 def read(task: Task, records: Records, rule: Rule = "auto") -> torch.Tensor:
-    seen = observe(task, records, threat=Threat(labels="inferred"))
-    made = [inferred(o.rounds[0].observed, task.params, task.domain.classes, task.recipe.batch, rule) for o in seen]
-    return torch.stack(made)
+    observations = observe(task, records, threat=Threat(labels="inferred"))
+    reader = LabelReader.of(task, observations[0].rounds[0])
+    return torch.stack([reader.counts(one.rounds[0], one.batch, rule).labels for one in observations])
 
 
 @pytest.mark.parametrize("rule", ["auto", "bias", "rows"])
@@ -47,15 +55,16 @@ def test_the_rules_are_exact_for_any_record_and_scale(seed: int, scale: float) -
     logits = torch.randn(4, generator=generator) * 3
     label = int(torch.randint(0, 4, (1,), generator=generator))
     delta = logits.softmax(0) - nn.functional.one_hot(torch.tensor(label), 4)
-    observed = {"last.weight": scale * torch.outer(delta, features), "last.bias": scale * delta}
-    for rule in ("bias", "rows"):
-        assert inferred(observed, observed, 4, 1, rule).tolist() == [label]
+    for signal in (scale * delta, scale * torch.outer(delta, features).sum(1)):
+        counts = by_sign(signal, 1)
+        assert counts.labels.tolist() == [label]
+        assert counts.confidence == 1
 
 
 def test_without_a_bias_the_rows_say_it() -> None:
     task, records = Task(network(bias=False), DOMAIN), small_records(20)
     assert torch.equal(read(task, records).flatten(), records.labels)
-    with pytest.raises(ModelError, match='labels: the last layer has no bias; use rule="rows"'):
+    with pytest.raises(ModelError, match='labels: the last layer has no bias; use rule="auto"'):
         read(task, records, "bias")
 
 
@@ -122,3 +131,110 @@ def test_the_last_layer_is_the_last_with_as_many_outputs_as_classes() -> None:
         ModelError, match='labels: no linear layer with 7 outputs to read labels from; say labels="known"'
     ):
         last_layer(params, 7)
+
+
+CLASSES = 10
+
+
+def signed(act: nn.Module, *, bias: bool, seed: int = 0) -> Task:
+    """A network whose last features have both signs, as fresh as its initialisation leaves it."""
+    torch.manual_seed(seed)
+    layers = nn.Flatten(), nn.Linear(64, 32), act, nn.Linear(32, 24), act, nn.Linear(24, CLASSES, bias=bias)
+    return Task(lecun_normal(nn.Sequential(*layers)), Domain("image", (1, 8, 8), CLASSES))
+
+
+def images(labels: torch.Tensor, seed: int = 0) -> Records:
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.rand(len(labels), 1, 8, 8, generator=generator) * torch.rand(
+        len(labels), 1, 1, 1, generator=generator
+    ).clamp(min=0.2)
+    return Records(inputs, labels, Domain("image", (1, 8, 8), CLASSES))
+
+
+def counts(task: Task, records: Records, rule: Rule = "auto") -> list[Counts]:
+    observations = observe(task, records, threat=Threat(labels="inferred"))
+    return [counts_of(task, one, rule) for one in observations]
+
+
+def share(task: Task, records: Records) -> float:
+    """The share of the labels that was found."""
+    found_labels = torch.stack([one.labels for one in counts(task, records)])
+    truth = records.labels.view(-1, task.recipe.batch)
+    return float(label_counts_accuracy(found_labels, truth).mean())
+
+
+@pytest.mark.parametrize("act", [nn.Tanh(), nn.SiLU(), nn.GELU()], ids=repr)
+def test_without_a_bias_signed_features_betray_one_label(act: nn.Module) -> None:
+    task, records = signed(act, bias=False), images(torch.arange(40) % CLASSES)
+    assert share(task, records) >= 0.99
+
+
+def test_the_published_rule_fails_on_signed_features() -> None:
+    task, records = signed(nn.Tanh(), bias=False), images(torch.arange(40) % CLASSES)
+    by_row_sums = torch.cat([one.labels for one in counts(task, records, "rows")])
+    assert not torch.equal(by_row_sums, records.labels)
+
+
+REPEATED = torch.cat([torch.tensor([c] * 5 + [c + 1, c + 2, c + 3]) % CLASSES for c in range(CLASSES)])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_class_that_occurs_five_times_is_counted(bias: bool) -> None:
+    task = replace(signed(nn.ReLU(), bias=bias), recipe=Recipe(batch=8))
+    guessed_uniform = 4 / 8  # one record of each class that is there
+    assert share(task, images(REPEATED)) >= (0.95 if bias else 0.8) > guessed_uniform
+
+
+@pytest.mark.parametrize(
+    ("how", "least"),
+    [("clip(norm=0.01)", 0.9), ("random_prune(p=0.5)", 0.8), ("random_prune(p=0.3) | gaussian(std=0.001)", 0.8)],
+)
+def test_counts_survive_defenses(how: str, least: float) -> None:
+    task = replace(signed(nn.ReLU(), bias=True), recipe=Recipe(batch=8)).protect(how)
+    assert share(task, images(REPEATED)) >= least
+
+
+def test_a_summed_loss_and_a_smoothed_one_say_the_same() -> None:
+    task, records = signed(nn.ReLU(), bias=True), images(REPEATED)
+    for recipe in (Recipe(batch=8, reduction="sum"), Recipe(batch=8, loss=CrossEntropy(smoothing=0.1))):
+        assert share(replace(task, recipe=recipe), records) >= 0.95
+
+
+def test_local_steps_are_read_through_the_change() -> None:
+    task = replace(signed(nn.ReLU(), bias=True), recipe=Recipe(8, shares="change", local_steps=3, learning_rate=0.05))
+    assert share(task, images(REPEATED[:32])) >= 0.9
+
+
+def test_the_confidence_falls_with_what_the_update_says() -> None:
+    task = replace(signed(nn.ReLU(), bias=True), recipe=Recipe(batch=8))
+    sure, drowned = (counts(task.protect(how), images(REPEATED)) for how in ("identity()", "gaussian(std=3.0)"))
+    assert min(one.confidence for one in sure) > 0.95
+    assert max(one.confidence for one in drowned) < 0.7
+
+
+def test_restarts_try_the_next_likely_labels() -> None:
+    best, other = torch.tensor([2, 0, 1]), torch.tensor([1, 1, 1])
+    some = Counts(best, 0.6, ((other, 0.5), (torch.tensor([0, 3, 0]), 0.001)))
+    assert [labels.tolist() for labels in some.hypotheses(3)] == [[0, 0, 2], [0, 1, 2], [0, 0, 2]]
+    task = replace(signed(nn.ReLU(), bias=False), recipe=Recipe(batch=8)).protect("gaussian(std=0.05)")
+    observations = observe(task, images(REPEATED[:8]), threat=Threat(labels="inferred"))
+    tried = labels_by_restart(task, observations, "auto", 3)[0]
+    assert tried.shape == (3, 8)
+    assert len({tuple(labels.tolist()) for labels in tried}) > 1
+
+
+@given(st.lists(st.floats(-20, 40), min_size=1, max_size=30), st.integers(1, 1024))
+def test_whole_counts_are_never_negative_and_fill_the_batch(numbers: list[float], batch: int) -> None:
+    rounded = whole(torch.tensor([numbers], dtype=torch.float64), batch)[0]
+    assert int(rounded.sum()) == batch
+    assert int(rounded.min()) >= 0
+    assert len(spelled(rounded)) == batch
+
+
+def test_unique_labels_are_refused_where_they_cannot_be() -> None:
+    task, records = signed(nn.ReLU(), bias=False), images(torch.arange(20) % CLASSES)
+    distinct = replace(task, recipe=Recipe(batch=4))
+    for one, true in zip(counts(distinct, records, "unique"), records.batches(4), strict=True):
+        assert one.labels.tolist() == sorted(true.labels.tolist())
+    with pytest.raises(DomainError, match="a batch of 20 cannot have unique labels among 10 classes; use rule"):
+        counts(replace(task, recipe=Recipe(batch=20)), records, "unique")

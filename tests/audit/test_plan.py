@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from leakgauge.audit import audit
-from leakgauge.audit.estimate import estimate
+from leakgauge.audit.estimate import _crossing, estimate
 from leakgauge.audit.plan import plan
 from leakgauge.study import Draft, Study, of
 from leakgauge.study.roles import digest
@@ -169,6 +169,16 @@ def test_the_estimate_names_every_kind_of_cell(tmp_path: Path) -> None:
     }
     assert counted.cells == len(plan(made.study()).cells)
     assert "24 attacks, 36 controls on the update without a defense, 5 tunings, 6 trainings" in counted.shares()
+
+
+def test_the_estimate_counts_restarts_and_every_comparison(tmp_path: Path) -> None:
+    """Scores of unrelated updates grow with the square of the records: there are more of them, against more."""
+    alone, twice = (
+        estimate(draft(tmp_path, adversaries={"a": f"inverting_gradients(steps=10, restarts={n})"})) for n in (1, 2)
+    )
+    assert twice.evaluations == 2 * (alone.evaluations or 0) > 0
+    few, many = (draft(tmp_path, task={**BASE["task"], "records": n}).study() for n in (20, 400))
+    assert _crossing(many, 10) > 4 * _crossing(few, 10)
 
 
 def test_a_slow_training_is_timed(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from leakgauge.cli.audit import audit
 from leakgauge.cli.doctor import doctor
 from leakgauge.cli.inspect import inspect
 from leakgauge.cli.preflight import preflight
+from leakgauge.study import SpecError, Study
 
 app = typer.Typer(cls=Program, rich_markup_mode=None, pretty_exceptions_enable=False)
 for command in (doctor, preflight, inspect):
@@ -79,37 +80,47 @@ batch = "x.npz"
 
 
 def test_doctor(home: Path) -> None:
-    code, said = ran("doctor", "spec.toml")
+    code, said = ran("doctor", "spec.toml", "--own-code")
     assert code == 0, said
     assert "this imports your code: strangers_net:build" in said
     assert "\nreplays\n" in said
     (home / "spec.toml").write_text(spec(0.2))
-    code, said = ran("doctor", "spec.toml")
+    code, said = ran("doctor", "spec.toml", "--own-code")
     assert code == 4
     assert "Set learning_rate = 0.05" in said
-    code, said = ran("doctor", "spec.toml", "--json")
+    code, said = ran("doctor", "spec.toml", "--own-code", "--json")
     assert json.loads(said.splitlines()[-1])["status"] == "replays otherwise"
 
 
 def test_doctor_on_a_bad_spec(home: Path) -> None:
     (home / "spec.toml").write_text(spec(0.2).replace("b.safetensors", "c.safetensors"))
-    code, said = ran("doctor", "spec.toml")
+    code, said = ran("doctor", "spec.toml", "--own-code")
     assert code == 2
     assert "task.replay.after" in said
     assert "no such file" in said
 
 
+def test_commands_without_a_verdict_ask_for_no_records(home: Path) -> None:
+    """Three updates cannot reach a level of 0.05: that stops an audit, and nobody else."""
+    for command in ("doctor", "preflight"):
+        (home / "spec.toml").write_text(spec(0.05).replace("records = 6", "records = 3"))
+        code, said = ran(command, "spec.toml")
+        assert code == 0, said
+    with pytest.raises(SpecError, match="cannot reach"):
+        Study.load(home / "spec.toml")
+
+
 def test_preflight(home: Path) -> None:
-    code, said = ran("preflight", "spec.toml")
+    code, said = ran("preflight", "spec.toml", "--own-code")
     assert code == 0, said
     assert " exact  first linear layer: The layer '1' is linear" in said
-    code, said = ran("preflight", "spec.toml", "--json")
+    code, said = ran("preflight", "spec.toml", "--own-code", "--json")
     assert json.loads(said.splitlines()[-1])[0]["severity"] == "exact"
 
 
 @pytest.mark.parametrize("sent", [("--after", "b.safetensors"), ("--gradient", "g.safetensors")])
 def test_inspect(home: Path, sent: tuple[str, str]) -> None:
-    start = ("inspect", "--before", "a.safetensors", *sent, "--model", "strangers_net:build", "--draws", "1")
+    start = ("inspect", "--before", "a.safetensors", *sent, "--model", "strangers_net:build", "--draws", "3")
     code, said = ran(*start, "--known", "x.npz", "--out", "seen")
     assert code == 0, said
     assert "this imports your code" in said
@@ -155,7 +166,7 @@ def test_an_audit_of_another_client_is_invalid_and_attacks_nothing(home: Path) -
     program.command()(audit)
     program.command()(doctor)
     (home / "spec.toml").write_text(spec(0.2))
-    ended = CliRunner().invoke(program, ["audit", "spec.toml", "--quiet"], env={"COLUMNS": "200"})
+    ended = CliRunner().invoke(program, ["audit", "spec.toml", "--quiet", "--own-code"], env={"COLUMNS": "200"})
     assert ended.exit_code == 4, ended.output
     made = json.loads((home / "spec-run" / "result.json").read_text())
     assert {d["attack"]["verdict"] for d in made["checkpoints"][0]["defenses"]} == {"invalid"}

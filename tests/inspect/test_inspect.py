@@ -13,7 +13,11 @@ from torch import Tensor, nn
 from leakgauge import data, models
 from leakgauge.adversary import Adversary, lbfgs, scaled_l2, signed_adam
 from leakgauge.adversary.likelihoods import cosine
-from leakgauge.inspect import Capture, attacks_on, captured, folder_of, inspect, picture, upright
+from leakgauge.attacks.adaptive import Adaptive
+from leakgauge.defenses import protection
+from leakgauge.errors import DomainError
+from leakgauge.inspect import Capture, attacks_on, captured, folder_of, inspect, picture, sign_of
+from leakgauge.inspect.separable import separable
 from leakgauge.priors import tv
 from leakgauge.storage.states import FileError, State, metadata_of, read_state
 from leakgauge.task import Task
@@ -61,7 +65,7 @@ def states(folder: Path, before: Files, after: Files, **facts: object) -> tuple[
 @pytest.mark.parametrize(
     ("name", "attack"),
     [
-        ("dlg_lenet", Adversary(scaled_l2(), solver=lbfgs(steps=200, target=1e-6))),
+        ("dlg_lenet", Adversary(scaled_l2(), solver=lbfgs(steps=120, target=1e-6))),
         ("bayes_cnn", Adversary(cosine(), prior=1e-3 * tv(), solver=signed_adam(lr=0.1, steps=150))),
     ],
 )
@@ -71,7 +75,7 @@ def test_two_checkpoints_give_the_record_away(name: str, attack: Adversary, tmp_
     before, after = trained(models.build(name, found.domain), private.inputs, private.labels, rate=0.03)
     model = models.build(name, found.domain, seed=7)  # other weights: the file brings the true ones
     capture = captured(*states(tmp_path, before, after), model)
-    (made,) = inspect(model, found.domain, [capture], known=private, attacks=[attack], draws=1)
+    (made,) = inspect(model, found.domain, [capture], known=private, attacks=[attack], draws=3)
     assert made.labels.tolist() == private.labels.tolist()
     assert made.psnr[0] > 20
     assert made.psnr[0] > made.null_psnr[0] + 5
@@ -93,7 +97,8 @@ def test_the_default_attacks_reach_twenty_decibels(name: str, rate: float, tmp_p
 def test_without_known_records_it_says_what_can_be_said(tmp_path: Path) -> None:
     private = record()
     capture = captured(*states(tmp_path, *trained(small(), private.inputs, private.labels)), small())
-    (made,) = inspect(small(), DOMAIN, [capture], draws=1)
+    attack = Adversary(scaled_l2(), solver=lbfgs(steps=100, target=1e-7))
+    (made,) = inspect(small(), DOMAIN, [capture], attacks=[attack], draws=3)
     assert made.explained > 0.999
     assert made.null_explained < 0.7
     assert made.psnr == ()
@@ -113,28 +118,159 @@ def test_noise_gives_nothing(tmp_path: Path) -> None:
     assert "Nothing can be concluded" in made.sentence
 
 
-@pytest.mark.parametrize("kind", ["state", "swapped", "change", "gradient", "turned"])
-def test_the_sign_is_handled(kind: str, tmp_path: Path) -> None:
-    private = record()
-    before, after = trained(small(), private.inputs, private.labels)
-    sent = {name: after[name] - before[name] for name in before}
-    down = {name: -value for name, value in sent.items()}
+def sent_as(kind: str, folder: Path, model: nn.Module, private: Records) -> Capture:
+    before, after = trained(model, private.inputs, private.labels)
+    change = {name: after[name] - before[name] for name in before}
+    down = {name: -value for name, value in change.items()}
     if kind == "state":
-        capture = captured(*states(tmp_path, before, after), small())
+        pair = states(folder, before, after)
     elif kind == "swapped":
-        capture = captured(*states(tmp_path, after, before), small())
+        pair = states(folder, after, before)
     elif kind == "change":
-        capture = captured(*states(tmp_path, before, sent, kind="change"), small())
-    elif kind == "gradient":
-        capture = captured(*states(tmp_path, before, down, kind="gradient"), small())
+        pair = states(folder, before, change, kind="change")
+    elif kind == "change called gradient":
+        pair = states(folder, before, change, kind="gradient")
     else:
-        capture = captured(*states(tmp_path, before, down, kind="change", sign=-1), small())
-    right = upright(capture, 4, 1)
-    bias = right.gradient["3.bias"]
-    assert int(bias.argmin()) == 2
-    assert int((bias < 0).sum()) == 1
-    assert (right is not capture) == (kind == "swapped")
-    assert float(sum(v.square().sum() for v in right.gradient.values())) == pytest.approx(1, rel=1e-5)
+        pair = states(folder, before, down, kind="change", sign=-1)
+    return captured(*pair, model)
+
+
+@pytest.mark.parametrize("kind", ["state", "swapped", "change", "change called gradient", "stated"])
+def test_the_sign_of_one_example_shows_in_the_last_layer(kind: str, tmp_path: Path) -> None:
+    private = record()
+    capture = sent_as(kind, tmp_path, small(), private)
+    sign = sign_of(Task(small(), DOMAIN), capture.gradient, 1)
+    assert sign == (-1 if kind in ("swapped", "change called gradient") else 1)
+    assert capture.declared == (kind == "stated")
+    assert float(sum(v.square().sum() for v in capture.gradient.values())) == pytest.approx(1, rel=1e-5)
+    attack = Adversary(scaled_l2(), solver=lbfgs(steps=40))
+    (finding,) = inspect(small(), DOMAIN, [capture], known=private, attacks=[attack], draws=3)
+    assert finding.turned == (sign == -1)
+    assert finding.labels.tolist() == [2]
+    assert finding.psnr[0] > 20
+
+
+@pytest.mark.parametrize("activation", [nn.SiLU, nn.Tanh])
+@pytest.mark.parametrize("seed", range(6))
+def test_signed_features_without_a_last_bias_are_not_turned(activation: type[nn.Module], seed: int) -> None:
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3, stride=2), activation(), nn.Flatten(), nn.Linear(36, 10, bias=False))
+    x, y = torch.rand(1, 1, 8, 8), torch.tensor([seed])
+    nn.functional.cross_entropy(model(x), y).backward()
+    gradient = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    task = Task(model, Domain("image", (1, 8, 8), 10))
+    assert sign_of(task, gradient, 1) == 1
+    assert sign_of(task, {n: -g for n, g in gradient.items()}, 1) == -1
+    assert sign_of(task, gradient, 2) is None  # of a batch the last layer alone does not say
+
+
+@pytest.mark.parametrize("batch", [2, 5, 8])
+def test_labels_of_signed_features_do_not_depend_on_the_sign(batch: int) -> None:
+    torch.manual_seed(batch)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3, stride=2), nn.Tanh(), nn.Flatten(), nn.Linear(36, 10, bias=False))
+    x, y = torch.rand(batch, 1, 8, 8), torch.randperm(10)[:batch]
+    nn.functional.cross_entropy(model(x), y).backward()
+    gradient = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    for sign in (1, -1):
+        labels = separable({n: sign * g for n, g in gradient.items()}, 10, batch)
+        assert labels is not None
+        assert labels.tolist() == sorted(y.tolist())
+    noisy = {n: g + 0.01 * g.abs().max() * torch.randn_like(g) for n, g in gradient.items()}
+    assert separable(noisy, 10, batch) is None  # its rank is no longer that of the batch
+    assert separable(gradient, 10, 9) is None
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_attack_decides_the_sign_of_a_batch_of_most_classes(turned: bool, tmp_path: Path) -> None:
+    private = record(3)
+    before, after = trained(small(), private.inputs, private.labels)
+    pair = states(tmp_path, after, before) if turned else states(tmp_path, before, after)
+    attack = Adversary(scaled_l2(), solver=lbfgs(steps=60))
+    (finding,) = inspect(small(), DOMAIN, [captured(*pair, small())], batch=3, attacks=[attack], draws=3)
+    assert finding.turned == turned
+    assert finding.other is None
+
+
+def test_two_classes_cannot_say_and_both_are_shown(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Sigmoid(), nn.Linear(8, 2))
+    domain = Domain("image", (1, 8, 8), 2)
+    private = Records(record().inputs, torch.tensor([1]), domain)
+    before, after = trained(model, private.inputs, private.labels)
+    change = {name: after[name] - before[name] for name in before}
+    capture = captured(*states(tmp_path, before, change, kind="change"), model)
+    attacks = attacks_on(Task(model, domain), 1)[:1]
+    (finding,) = inspect(model, domain, [capture], attacks=attacks, draws=3)
+    assert finding.other is not None
+    assert {int(finding.labels), int(finding.other.labels)} == {0, 1}  # the opposite sign is the other class
+    assert any("cannot be told" in note for note in finding.notes)
+    assert finding.as_json()["opposite_sign"]["labels"] == finding.other.labels.tolist()
+    picture([finding], tmp_path / "both.png")
+    with Image.open(tmp_path / "both.png") as image:
+        assert image.size == (4 * 30, 4 * 10)
+    stated = captured(*states(tmp_path, before, change, kind="change", sign=1), model)
+    (finding,) = inspect(model, domain, [stated], attacks=attacks, draws=3)
+    assert finding.other is None
+
+
+def test_little_explained_under_noise_is_more_than_nothing(tmp_path: Path) -> None:
+    private = record()
+    before, after = trained(small(), private.inputs, private.labels, rate=1.0)
+    generator = torch.Generator().manual_seed(0)
+    size = torch.cat([(after[n] - before[n]).flatten() for n in before]).norm()
+    entries = sum(v.numel() for v in before.values())
+    std = 3 * float(size) / entries**0.5  # the truth explains a tenth
+    noisy = {n: v + std * torch.randn(v.shape, generator=generator) for n, v in after.items()}
+    capture = captured(*states(tmp_path, before, noisy, kind="state", sign=1), small())
+    attack = Adversary(cosine(), prior=1e-2 * tv(), solver=signed_adam(lr=0.1, steps=60))
+    (finding,) = inspect(small(), DOMAIN, [capture], labels=private.labels, attacks=[attack])
+    assert finding.explained < 0.5
+    assert finding.above_noise
+    assert "something was found" in finding.sentence
+
+
+def test_a_known_record_is_nearer_only_beyond_the_spread(tmp_path: Path) -> None:
+    before, after = trained(small(), record().inputs, record().labels)
+    generator = torch.Generator().manual_seed(2)
+    noise = {n: before[n] + 0.01 * torch.randn(v.shape, generator=generator) for n, v in after.items()}
+    attack = Adversary(scaled_l2(), solver=lbfgs(steps=20))
+    many = Records(torch.rand(20, 1, 8, 8, generator=generator), torch.arange(20) % 4, DOMAIN)
+    capture = captured(*states(tmp_path, before, noise, sign=1), small())
+    (finding,) = inspect(small(), DOMAIN, [capture], known=many, attacks=[attack])
+    assert sum(a > b for a, b in zip(finding.psnr, finding.null_psnr, strict=True)) > 0  # some are, by chance
+    assert sum(finding.nearer) == 0
+    assert "0 of 20 known records are nearer" in finding.sentence
+
+
+def test_a_declared_defense_is_modelled(tmp_path: Path) -> None:
+    private = record()
+    model = small()
+    nn.functional.cross_entropy(model(private.inputs), private.labels).backward()
+    generator = torch.Generator().manual_seed(0)
+    noisy = {
+        n: p.grad + 0.002 * torch.randn(p.shape, generator=generator)
+        for n, p in model.named_parameters()
+        if p.grad is not None
+    }
+    before = {n: v.clone() for n, v in model.state_dict().items()}
+    capture = captured(*states(tmp_path, before, noisy, kind="gradient"), model)
+    attack = Adaptive(steps=30)
+    (finding,) = inspect(
+        model, DOMAIN, [capture], attacks=[attack], known=private, defense=protection("gaussian(std=0.002)"), draws=3
+    )
+    assert not finding.turned
+    assert finding.nearer == (True,)
+    with pytest.raises(DomainError, match="acts on the records"):
+        inspect(model, DOMAIN, [capture], defense=protection("mixup(k=2)"))
+
+
+def test_costs_are_refused_before_they_are_spent(tmp_path: Path) -> None:
+    capture = captured(*states(tmp_path, *trained(small(), record().inputs, record().labels)), small())
+    with pytest.raises(DomainError, match=r"candidate of 10,000,000 examples .* GB.*at most [\d,]+ examples"):
+        inspect(small(), DOMAIN, [capture], batch=10_000_000)
+    forever = Adversary(cosine(), solver=signed_adam(lr=0.1, steps=10**12))
+    with pytest.raises(DomainError, match="floating-point operations"):
+        inspect(small(), DOMAIN, [capture], attacks=[forever])
 
 
 def test_a_batch_is_matched(tmp_path: Path) -> None:
@@ -142,7 +278,7 @@ def test_a_batch_is_matched(tmp_path: Path) -> None:
     capture = captured(*states(tmp_path, *trained(small(), private.inputs, private.labels)), small())
     attack = Adversary(scaled_l2(), solver=lbfgs(steps=150, target=1e-6))
     (made,) = inspect(
-        small(), DOMAIN, [capture], batch=2, labels=private.labels, known=private, attacks=[attack], draws=1
+        small(), DOMAIN, [capture], batch=2, labels=private.labels, known=private, attacks=[attack], draws=3
     )
     assert made.inputs.shape == (2, 1, 8, 8)
     assert min(made.psnr) > max(made.null_psnr)
@@ -192,6 +328,36 @@ def test_a_folder_of_rounds_and_clients(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="round 2 began with"):
         folder_of(tmp_path, small())
     assert len(folder_of(tmp_path, small(), captures[0].before)) == 4
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_rounds_of_one_client_are_looked_at_together(same: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 24), nn.ReLU(), nn.Linear(24, 4))
+    private = record()
+    for r in (1, 2):
+        generator = torch.Generator().manual_seed(9 if same else r)
+        save_file({n: v.clone() for n, v in model.state_dict().items()}, tmp_path / f"r{r}.safetensors")
+        model.zero_grad()
+        nn.functional.cross_entropy(model(private.inputs), private.labels).backward()
+        gradient = {
+            n: p.grad + torch.randn(p.shape, generator=generator)
+            for n, p in model.named_parameters()
+            if p.grad is not None
+        }
+        save_file(gradient, tmp_path / f"u{r}.safetensors", metadata_of("gradient", round=r, client=3))
+        torch.optim.SGD(model.parameters(), lr=0.3).step()
+    captures = folder_of(tmp_path, model)
+    attacks = attacks_on(Task(model, DOMAIN), 1)[:1]
+    first, second, *further = inspect(model, DOMAIN, captures, known=private, attacks=attacks, draws=3)
+    assert max(*first.psnr, *second.psnr) < 20
+    assert len(further) == same
+    assert any("the noise of rounds 1 and 2 repeats" in note for note in second.notes) == same
+    for finding in further:
+        assert finding.psnr[0] > 40
+        assert finding.nearer == (True,)
+        assert finding.labels.tolist() == [2]
+        assert finding.name == "client 3, difference"
 
 
 def test_what_cannot_be_inspected(tmp_path: Path) -> None:

@@ -40,11 +40,18 @@ def test_a_proof_names_the_noise_it_needs(tmp_path: Path) -> None:
 
 
 def test_an_attack_that_does_not_model_the_defense_is_called_out(tmp_path: Path) -> None:
-    adversaries = [{"name": "generic", "mean": 0.1}, {"name": "adaptive", "mean": 0.7}]
-    made = {**defense("pruned", "recognisable"), "adversaries": adversaries}
-    folder = make(tmp_path / "run", checkpoints=[{"step": 0, "accuracy": None, "defenses": [made]}])
-    (said,) = [line for line in advice(read(folder).result) if "strongest adversary" in line]
+    def lines(folder: Path, *generic: float) -> list[str]:
+        scores = {"generic": list(generic), "adaptive": [0.6, 0.7, 0.7, 0.7, 0.8]}
+        adversaries = [
+            {"name": name, "mean": sum(by) / len(by), "scores": {"real": {"ssim": by}}} for name, by in scores.items()
+        ]
+        made = {**defense("pruned", "recognisable"), "adversaries": adversaries}
+        make(folder, checkpoints=[{"step": 0, "accuracy": None, "defenses": [made]}])
+        return [line for line in advice(read(folder).result) if "strongest adversary" in line]
+
+    (said,) = lines(tmp_path / "run", 0.1, 0.1, 0.1, 0.05, 0.15)
     assert "generic reaches 0.10 on average under pruned, adaptive 0.70" in said
+    assert not lines(tmp_path / "chance", 0.9, 0.05, 0.9, 0.05, 0.9)  # on other records, and within the interval
 
 
 def trained(name: str, word: str, expression: str, *accuracies: float) -> dict[str, Any]:
@@ -132,7 +139,8 @@ def test_a_combination_hides_more_only_if_encodings_are_hidden_too(tmp_path: Pat
             "best": mean,
             "p": 0.01,
         }
-        return {**made, "encoding": {**found, "excess": made["attack"]["excess"]}}
+        rows = [{**r, "encoding": {"score": mean + 0.01 * i, "null": 0.1}} for i, r in enumerate(made["records"])]
+        return {**made, "records": rows, "encoding": {**found, "excess": made["attack"]["excess"]}}
 
     mixed = encoded(trained("mixed", "recognisable", "mixup(k=4)", 0.8), 0.7)
     both = trained("both", "detectable", "mixup(k=4) | prune(p=0.9)", 0.7)
@@ -171,6 +179,26 @@ def test_batch_statistics_and_grants_are_kept_from_the_server(tmp_path: Path) ->
     assert "keep its statistics on the client: 3 batch norms train" in said
     assert "Keep labels from the server if you can: ssim falls without labels by 0.20 [0.10, 0.30] under noisy" in said
     assert "Keep indices" not in said  # it may be worth nothing
+
+
+def test_what_an_update_shows_by_itself_is_not_worth_keeping_secret(tmp_path: Path) -> None:
+    def said(folder: str, name: str, grant: dict[str, Any], preflight: list[dict[str, str]]) -> str:
+        grants = [{"mean": 0.2, "low": 0.1, "high": 0.3, **grant}]
+        return told(tmp_path / folder, {**defense(name, "recognisable"), "ablation": grants}, preflight=preflight)
+
+    shows = [{"name": "labels", "severity": "high", "sentence": "The bias shows the label."}]
+    assert "Keep labels" not in said("bare", "none", {"grant": "labels", "labels": 0.2}, shows)
+    assert "Keep labels" not in said("inferred", "noisy", {"grant": "labels", "labels": 1.0}, shows)
+    assert "Keep labels" in said("drowned", "noisy", {"grant": "labels", "labels": 0.2}, shows)
+    assert "learning rate" not in said("rate", "noisy", {"grant": "learning_rate"}, [])
+
+
+def test_a_difference_within_its_interval_is_not_advised(tmp_path: Path) -> None:
+    alone = trained("pruned", "recognisable", "prune(p=0.9)", 0.8)
+    both = trained("both", "recognisable", "prune(p=0.9) | gaussian(std=0.1)", 0.8)
+    swing = [0.3, -0.3, 0.3, -0.3, -0.2]  # lower on average, within the interval
+    both["records"] = [{**r, "score": r["score"] + s} for r, s in zip(alone["records"], swing, strict=True)]
+    assert "Combining hides no more here" in told(tmp_path / "run", alone, both)
 
 
 def test_the_batch_is_named_with_what_leaked_from_it(tmp_path: Path) -> None:

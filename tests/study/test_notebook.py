@@ -193,4 +193,4 @@ def test_clients_are_the_studys_and_not_the_chunks() -> None:
     assert CHUNK == 10
     assert chunks(whole, mixed) == [((0, 24),)]
     assert chunks(some, mixed) == [((0, 4), (4, 8)), ((8, 12), (12, 16)), ((16, 20), (20, 24))]
-    assert chunks(some, lg.Protection()) == [((0, 10),), ((10, 20),), ((20, 24),)]
+    assert chunks(some, lg.Protection()) == [((0, 8),), ((8, 16),), ((16, 24),)]

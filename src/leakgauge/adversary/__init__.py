@@ -1,7 +1,7 @@
 """The adversary: likelihoods, labels, gradient paths, the batched solver."""
 
 from leakgauge.adversary.adversary import Adversary, Reconstruction
-from leakgauge.adversary.labels import labels_of
+from leakgauge.adversary.labels import Counts, counts_of, labels_of
 from leakgauge.adversary.likelihoods import (
     L1,
     L2,
@@ -46,6 +46,7 @@ __all__ = [
     "Adversary",
     "Attack",
     "Cosine",
+    "Counts",
     "Density",
     "Forgiving",
     "Likelihood",
@@ -62,6 +63,7 @@ __all__ = [
     "constant",
     "cosine",
     "cosine_decay",
+    "counts_of",
     "density",
     "exponential",
     "forgiving",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -37,8 +37,10 @@ class Reconstruction:
     restart of observation i by evaluation; ``path`` is the gradient path that was used. ``encodings`` are what the
     attack took for the client's encoded inputs, where it then undid the encoding; else the inputs are all it found.
     ``status[i]`` is how i ended. A solver: ``steps`` (all were made), ``target``, ``plateau``, ``diverged``;
-    without one: ``exact``, ``mixture`` (of a batch). Under an input stage: ``decoded`` or ``encoding`` (it was not),
-    ``magnitudes``, ``undone`` or ``transformed in part``. None of them says that the guess is right.
+    without one: ``exact``, ``mixture`` (of a batch), ``exact in part``, ``not recovered``. Under an input stage:
+    ``decoded`` or ``encoding`` (it was not), ``magnitudes``, ``undone`` or ``transformed in part``. None of them says
+    that the guess is right; ``certified [n, B]`` does, where an attack proves single records. ``notes`` are sentences
+    for the ledger.
     """
 
     inputs: Tensor
@@ -49,6 +51,8 @@ class Reconstruction:
     evaluations: int = 0
     path: str = ""
     encodings: Tensor | None = None
+    certified: Tensor | None = None
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -63,15 +67,18 @@ class Reconstruction:
 class Adversary(Part):
     """A configured attack: call it with a task and observations.
 
-    ``labels`` says what to do when they are not granted: ``inferred`` from the last layer, or ``joint``: soft
-    labels are unknowns too. Random numbers of the network that are not granted (PRECODE's noise, dropout masks) are
-    taken at their mean; with ``hidden=w`` they are unknowns as well, under the log density of their law times w (1 for
-    likelihoods in nats, less beside matching losses). :meth:`treatments` says what is done about each nuisance.
+    ``labels`` says what to do when they are not granted: ``inferred`` from the last layer by a ``rule`` (by default
+    counts by likelihood; each restart tries the next likely hypothesis), or ``joint``: soft labels are unknowns too.
+    Random numbers of the network that are not granted (PRECODE's noise, dropout masks) are taken at their mean; with
+    ``hidden=w`` they are unknowns as well, under the log density of their law times w (1 for likelihoods in nats, less
+    beside matching losses). :meth:`treatments` says what is done about each nuisance.
     Of ``restarts`` starts the best log posterior wins (the truth is not seen); a flat ``start`` (grey, zeros) is the
     first of them, the others begin with noise; ``prior`` begins where the prior says.
     With a ``target`` on the solver, only observations that missed it start again. ``anneal`` weighs the likelihood over
     the steps; the best iterate is judged without it. ``ball`` averages over the δ-ball (Algorithm 1).
     """
+
+    version: ClassVar[int] = 2
 
     likelihood: Likelihood = field(default_factory=L2)
     prior: Prior = field(default_factory=Uniform)

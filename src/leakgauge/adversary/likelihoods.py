@@ -16,6 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from leakgauge.adversary.simulation.stand_ins import StandIn
 from leakgauge.defenses import Chain, Gaussian, GaussianNoise, Protection, UpdatePart, parts_of
 from leakgauge.errors import ModelError, NoDensityError, nearest
 from leakgauge.expr import Part, register
@@ -277,7 +278,9 @@ class Through(Likelihood):
     likelihood: Matching = field(default_factory=L2)
     fitted: bool = False
 
-    def of_hidden_scale(self, protection: Protection, law: Uniform | None) -> Settled:
+    def of_hidden_scale(self, protection: Protection, law: Uniform | None) -> Settled | None:
+        if any(isinstance(part, StandIn) for part in protection.chain.parts):
+            return None  # the scale acts before a map of which only its releases are known
         words = "the scale that fits best is taken for every candidate, in closed form"
         return replace(self, fitted=True), "optimised", words
 

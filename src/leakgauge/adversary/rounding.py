@@ -9,7 +9,7 @@ from torch import Tensor
 
 from leakgauge import guards
 from leakgauge.adversary.likelihoods import Likelihood
-from leakgauge.defenses import Chain, Identity, Protection, Quantise, UpdatePart
+from leakgauge.defenses import Chain, Identity, Protection, Quantise, RandomPrune, UpdatePart
 from leakgauge.defenses.update.chain import is_noise
 from leakgauge.defenses.update.prune import Thresholded
 from leakgauge.errors import NoDensityError
@@ -35,16 +35,35 @@ class Forgiving(Likelihood):
         chain = protection.chain
         place = next((i for i, part in enumerate(chain.parts) if isinstance(part, Quantise)), 0)
         rounding = chain.parts[place]
-        before = Chain(chain.parts[:place]).apply(update, known)
+        labels = list(chain.labelled)
+        before, dropped = _before(chain, place, update, known)
         if before is None or not isinstance(rounding, Quantise) or not is_rounding(chain.parts):
             raise NoDensityError(
                 f"{protection.update!r} is not a rounding after maps, or pruned by magnitude",
                 remedy="use density() or through()",
             )
-        labels = list(chain.labelled)
         thresholds = [known[key] for label in labels[place + 1 :] if (key := f"{label}.threshold") in known]
         own = own_of(known, labels[place])
-        return rounding.log_forgiving(observed, before, own, self.share, thresholds[-1] if thresholds else None)
+        last = thresholds[-1] if thresholds else None
+        return rounding.log_forgiving(observed, before, own, self.share, last, dropped)
+
+
+def _before(chain: Chain, place: int, update: Updates, known: Known) -> tuple[Updates | None, float]:
+    """The update at the rounding, and the share of it that a hidden mask set to zero.
+
+    Zeros of a rounding cover up which entries were pruned. A hidden threshold is passed over: what lies below it is
+    rounded to zero nearly as often.
+    """
+    survives = 1.0
+    for label, part in list(chain.labelled.items())[:place]:
+        moved = part.apply(update, own_of(known, label))
+        if moved is not None:
+            update = moved
+        elif isinstance(part, RandomPrune):
+            survives *= 1 - part.p
+        elif not isinstance(part, Thresholded):
+            return None, 0.0
+    return update, 1 - survives
 
 
 def is_rounding(parts: Sequence[UpdatePart]) -> bool:

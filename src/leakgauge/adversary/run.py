@@ -13,7 +13,7 @@ from torch import Tensor
 
 from leakgauge.adversary.adversary import MEMORY, Adversary, Reconstruction
 from leakgauge.adversary.features import seen_of
-from leakgauge.adversary.labels import labels_of
+from leakgauge.adversary.labels.reader import labels_by_restart
 from leakgauge.adversary.memory import bytes_per_observation, bytes_per_problem
 from leakgauge.adversary.paths import Path, PathName, choose
 from leakgauge.adversary.rounds import Group, Shown, groups
@@ -110,7 +110,17 @@ def joined(parts: Sequence[Reconstruction], places: Sequence[int]) -> Reconstruc
         tuple(status[i] for i in places),
         sum(p.evaluations for p in parts),
         parts[0].path,
+        certified=_certified(parts, order),
+        notes=tuple(dict.fromkeys(note for p in parts for note in p.notes)),
     )
+
+
+def _certified(parts: Sequence[Reconstruction], order: Tensor) -> Tensor | None:
+    """Which records are proven; none of a part that proves nothing."""
+    if all(p.certified is None for p in parts):
+        return None
+    masks = [torch.zeros(p.inputs.shape[:2], dtype=torch.bool) if p.certified is None else p.certified for p in parts]
+    return torch.cat(masks)[order]
 
 
 @dataclass(frozen=True)
@@ -128,7 +138,7 @@ class _Best:
 
     objective: float
     inputs: Tensor
-    labels: Tensor | None
+    labels: Tensor
     trace: Tensor
     status: str
 
@@ -158,13 +168,17 @@ class _Run:
         self.labels = self._labels()
 
     def _labels(self) -> Tensor | None:
-        """``[n, B]``: granted or inferred; None where they are optimised jointly."""
+        """``[n, restarts, B]``: granted or inferred; None where they are optimised jointly."""
         observations = self.group.observations
         if observations[0].labels is None and self.adversary.labels == "joint":
             return None
-        return torch.stack([labels_of(self.task, one, self.adversary.rule) for one in observations]).to(
-            self.like.device
-        )
+        every = labels_by_restart(self.task, observations, self.adversary.rule, self.adversary.restarts)
+        return every.to(self.like.device)
+
+    def _labels_of(self, keys: Sequence[_Key]) -> Tensor | None:
+        if self.labels is None:
+            return None
+        return self.labels[[key.observation for key in keys], [key.restart for key in keys]]
 
     def reconstruct(self) -> list[Reconstruction]:
         for keys in self._waves():
@@ -214,7 +228,7 @@ class _Run:
         setting_of = torch.tensor([key.setting for key in keys])
         seeds = tuple(seed_of(self.seed, self.group.places[key.observation], key.restart) for key in keys)
         rounds = [self.group.shown(rows, r) for r in range(len(self.group.states))]
-        labels = None if self.labels is None else self.labels[[key.observation for key in keys]]
+        labels = self._labels_of(keys)
         unknowns = self._unknowns(seeds, keys)
         paths = [self._choose(r, visible, unknowns, labels) for r, visible in enumerate(rounds)]
         self.used = paths[0].name
@@ -306,13 +320,14 @@ class _Run:
             logits = draw(seeds, (self.group.batch, self.task.domain.classes), 4, like=self.like)
             blocks[SOFT_LABELS] = Block(logits, decode=lambda raw: raw.softmax(-1))
         for r, address in product(range(len(self.group.states)), self.searched):
-            weight, laws = self._prior_weight(address), self.task.laws(address)
+            weight, laws = self._prior_weight, self.task.laws(address)
             for name, shape in self.task.shapes(address, self.group.batch).items():
                 blocks[_block(r, address, name)] = Block.of_law(laws[name], (len(seeds), *shape), self.like, weight)
         return Unknowns(blocks)
 
-    def _prior_weight(self, address: str) -> float:
-        """Of the log prior of a nuisance beside the likelihood; that of a rate is flat, and counts as it is."""
+    @property
+    def _prior_weight(self) -> float:
+        """Of the log prior of a nuisance beside the likelihood; that of a rate is flat, whatever it weighs."""
         weight = self.adversary.hidden
         return 1.0 if weight is None else weight
 
@@ -330,7 +345,8 @@ class _Run:
             each = self.begin.dim() > inputs.dim()  # its own for every setting
             begin = self.begin if each else self.begin.expand(self.settings, *self.begin.shape)
             begins = [(key.setting, self.group.places[key.observation]) for key in keys if key.restart == 0]
-            inputs[first] = torch.stack([begin[s, i] for s, i in begins]).to(inputs)
+            if begins:
+                inputs[first] = torch.stack([begin[s, i] for s, i in begins]).to(inputs)
         return inputs
 
     def _inputs_of_prior(self, restarts: Sequence[int], shape: tuple[int, ...]) -> Tensor:
@@ -383,28 +399,27 @@ class _Run:
 
     def _keep(self, keys: list[_Key], solution: Solution) -> None:
         """The best restart of each observation and setting; a tie, or nothing finite, keeps the earlier one."""
+        used = self._labels_of(keys)
+        labels = solution.unknowns[SOFT_LABELS] if used is None else used
+        hard = (
+            labels.argmax(-1) if labels.dim() == 3 else labels
+        )  # soft where searched for, or mixed by the input stage
         for n, key in enumerate(keys):
             objective, place = float(solution.objective[n]), (key.observation, key.setting)
             if place not in self.best or objective < self.best[place].objective:
-                soft = solution.unknowns.get(SOFT_LABELS)
                 self.best[place] = _Best(
                     objective,
                     solution.unknowns[INPUTS][n].clone(),
-                    None if soft is None else soft[n].argmax(-1),
+                    hard[n],
                     solution.trace[:, n].clone(),
                     solution.status[n],
                 )
 
     def _result(self, setting: int) -> Reconstruction:
         won = [self.best[i, setting] for i in range(len(self.group.observations))]
-        labels = self.labels
-        if labels is not None and labels.dim() == 3:  # mixed by the input stage
-            labels = labels.argmax(-1)
-        if labels is None:
-            labels = torch.stack([one.labels for one in won if one.labels is not None])
         return Reconstruction(
             torch.stack([one.inputs for one in won]),
-            labels,
+            torch.stack([one.labels for one in won]),
             -torch.tensor([one.objective for one in won], dtype=self.like.dtype),
             tuple(one.trace[~one.trace.isnan()] for one in won),
             tuple(one.status for one in won),

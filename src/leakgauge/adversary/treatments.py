@@ -100,7 +100,7 @@ def labels(case: Case, address: str, nuisance: Nuisance) -> Treatment | None:
         return None
     if case.adversary.labels == "joint":
         return Treatment(address, "optimised", "hidden; searched for beside the inputs, as soft labels")
-    return Treatment(address, "read off", "hidden; read off the last layer's gradient")
+    return Treatment(address, "read off", "hidden; counted by likelihood from the last layer's gradient")
 
 
 @rule

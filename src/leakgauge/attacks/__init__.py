@@ -6,11 +6,14 @@ from leakgauge.attacks.analytic import Analytic
 from leakgauge.attacks.bayes import bayes
 from leakgauge.attacks.dlg import dlg, idlg
 from leakgauge.attacks.drop_layer import DropLayer
+from leakgauge.attacks.exact_recovery import ExactRecovery
+from leakgauge.attacks.exposure import Exposure, Watch, exposure
 from leakgauge.attacks.inverting import inverting_gradients
+from leakgauge.attacks.recovering import Recovery, recover
 from leakgauge.attacks.staged import BestOf, Staged
 from leakgauge.attacks.standard import Standard
 
-adaptive, analytic, drop_layer = Adaptive, Analytic, DropLayer
+adaptive, analytic, drop_layer, exact_recovery = Adaptive, Analytic, DropLayer, ExactRecovery
 best_of, staged, standard = BestOf, Staged, Standard
 
 __all__ = [
@@ -18,18 +21,25 @@ __all__ = [
     "Analytic",
     "BestOf",
     "DropLayer",
+    "ExactRecovery",
+    "Exposure",
     "Hint",
+    "Recovery",
     "Staged",
     "Standard",
+    "Watch",
     "adaptive",
     "analytic",
     "bayes",
     "best_of",
     "dlg",
     "drop_layer",
+    "exact_recovery",
+    "exposure",
     "hints",
     "idlg",
     "inverting_gradients",
+    "recover",
     "staged",
     "standard",
 ]

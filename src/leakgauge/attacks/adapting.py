@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakgauge.adversary import Reconstruction
-from leakgauge.adversary.labels import Rule
-from leakgauge.defenses import Clip, Identity, InputPart, Quantise, RandomPrune, Sign, Soteria, UpdatePart
+from leakgauge.defenses import Clip, Identity, InputPart, Quantise, Sign, Soteria, UpdatePart
 from leakgauge.defenses.update.prune import Thresholded
 from leakgauge.observation import Observation
 from leakgauge.types import Knowledge, Treatment
@@ -26,14 +25,12 @@ class Hint:
     """What an update-stage part says of its own attack.
 
     ``scales`` that it multiplies the whole update by one positive number and nothing else; ``prior`` how much more the
-    prior should weigh, since the part lets less through; ``rule`` how labels are read off what it lets through;
-    ``lengths`` that norms tell something after directions were matched; ``drop`` which tensors to leave out where
-    nothing models what it did to them.
+    prior should weigh, since the part lets less through; ``lengths`` that norms tell something after directions were
+    matched; ``drop`` which tensors to leave out where nothing models what it did to them.
     """
 
     scales: bool = False
     prior: float = 1.0
-    rule: Rule = "auto"
     lengths: bool = False
     drop: tuple[str, ...] = ()
 
@@ -85,11 +82,6 @@ def _identity(part: Identity) -> Hint:
 @hints(Clip)
 def _clip(part: Clip) -> Hint:
     return Hint(scales=part.per == "update")
-
-
-@hints(RandomPrune)
-def _random_prune(part: RandomPrune) -> Hint:
-    return Hint(rule="rows")  # the last bias may have lost the telling entry
 
 
 @hints(Thresholded)

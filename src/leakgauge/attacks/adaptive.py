@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
+from torch import Tensor
 
 from leakgauge import guards
 from leakgauge.adversary import (
@@ -30,17 +31,23 @@ from leakgauge.adversary import (
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.rounding import is_rounding
 from leakgauge.adversary.run import MEMORY, joined
-from leakgauge.adversary.treatments import with_treatment
+from leakgauge.adversary.simulation import Simulation, StandIn, simulate, simulate_whole
+from leakgauge.adversary.simulation.labels import labels_by_simulation
+from leakgauge.adversary.simulation.simulate import is_silent
+from leakgauge.adversary.treatments import Case, with_treatment
 from leakgauge.attacks import ats, mixing  # noqa: F401  (they register how their encodings are undone)
 from leakgauge.attacks.adapting import decoder_of, hint_of
 from leakgauge.attacks.analytic import Analytic, inverts
 from leakgauge.attacks.believed import believed, with_received_norm, without_small_noise
+from leakgauge.attacks.differences import without_repeats
+from leakgauge.attacks.exact_recovery import assembled
 from leakgauge.attacks.precode import NOISE, Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
+from leakgauge.attacks.recovering import NOT_APPLICABLE, first_layer, obstacle, recover
 from leakgauge.client import LABELS
 from leakgauge.defenses import Protection, UpdatePart
 from leakgauge.defenses import protection as read
 from leakgauge.defenses.update.chain import is_noise
-from leakgauge.errors import AssumptionWarning, NoDensityError
+from leakgauge.errors import AssumptionWarning, NoDensityError, NotModelledWarning
 from leakgauge.expr import Part, register
 from leakgauge.observation import Observation, check
 from leakgauge.priors import tv, uniform
@@ -58,10 +65,15 @@ class Approach:
     adversary: Adversary
     treatments: tuple[Treatment, ...]
     exact: bool = False
+    simulated: tuple[str, ...] = ()
+    """What it made of every part that has only a ``release``, a sentence each."""
+    recovery: str = ""
+    """What exact recovery does about a batch, or why it does not apply; empty where the network gives it no hold."""
 
     def __str__(self) -> str:
         begins = "a linear layer is read off exactly" if self.exact else repr(self.adversary)
-        return "\n".join([begins, *(f"  {treatment}" for treatment in self.treatments)])
+        lines = (f"  {line}" for line in (*self.simulated, *self.treatments))
+        return "\n".join([*filter(None, [self.recovery]), begins, *lines])
 
 
 @register("attack", "adaptive")
@@ -70,7 +82,8 @@ class Adaptive(Part):
     """The adversary of whatever protection the task has; ``adaptive().against(task, threat)`` shows it.
 
     - None, or clipping of the whole update: cosine, since a clipped update is a positive multiple of the raw one; one
-      example through a first linear layer with a bias is read off exactly.
+      example through a first linear layer with a bias is read off exactly, and a batch is taken apart as far as
+      :func:`~leakgauge.attacks.recover` certifies, where that layer meets ReLU; the rest of the update is attacked.
     - Pruning, top-k: cosine, where of a pruned zero only what exceeds the smallest survivor counts; then, from where
       that ended, as many steps by relative distance, since the norm tells something, too (not from the
       start: chosen on train records, before and after training). The fewer survive, the more the prior weighs.
@@ -90,8 +103,11 @@ class Adaptive(Part):
     - MixUp, InstaHide: the encodings of every round are inverted, then decoded: MixUp's coefficients are fitted where
       they are hidden, and over several rounds its indices are found; InstaHide needs the indices, and takes
       hidden coefficients from soft labels.
+    - Noise that repeats between rounds (:mod:`~leakgauge.adversary.repeats`): cancelled by differences of the rounds,
+      which are attacked without it; at the same weights in every round, rounds that share their noise count once.
     - ATS: the transformed record is reconstructed, then undone as far as its policy allows.
-    - With random pruning, labels come from the rows of the last weight: its bias may have lost the telling entry.
+    - Hidden labels are counted by likelihood, from all that the last layer still shows; each restart tries the next
+      likely hypothesis.
 
     ``tv_weight`` weighs the mean total variation against a cosine, ``tv_density`` the summed one against a log
     density, which is measured in nats; records that are no images get no prior. ``labels`` says what is done where
@@ -99,7 +115,7 @@ class Adaptive(Part):
     CNN, noise of std 0.001 to 0.1).
     """
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     models_defense: ClassVar[Literal["any"]] = "any"
 
     steps: int = 1000
@@ -122,6 +138,10 @@ class Adaptive(Part):
     def against(self, task: Task, threat: Threat | None = None) -> Approach:
         """How it attacks this task under this threat. A call adds what follows: a second stage, decoding, undoing."""
         knows = (threat or Threat()).mapping(task.nuisances)
+        simulation = simulate(task, silent=_unknown)
+        if simulation.stand_ins:
+            threat = (threat or Threat()).about(simulation.task.nuisances)
+        task = simulation.task
         adversary = self.adversary(task.protection, images=_smooth(task), dropout=_drops(task))
         exact = _is_exact(task, task.recipe.batch)
         listed = adversary.treatments(task, threat)
@@ -131,9 +151,11 @@ class Adaptive(Part):
             changed += decoder.treat(part, label, knows) if decoder else ()
         changed += self._of_belief(task, listed)
         if exact and inverts(task):
-            rates = [one.address for one in listed if one.address.startswith(("recipe.learning_rate", "lrp."))]
-            changed += [Treatment(a, "cancelled", "hidden; cancelled in the ratio of weight and bias") for a in rates]
-        return Approach(adversary, with_treatment(listed, *changed), exact and inverts(task))
+            words = "hidden; cancelled in the ratio of weight and bias"
+            changed += [Treatment(a, "cancelled", words) for a in Case(adversary, task, knows).rates]
+        simulated = tuple(_sentences(simulation))
+        treatments = with_treatment(listed, *changed)
+        return Approach(adversary, treatments, exact and inverts(task), simulated, _recovery(task))
 
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
         """What it does about every nuisance of the task."""
@@ -171,7 +193,6 @@ class Adaptive(Part):
             prior=smooth if images else uniform(),
             solver=adam(lr=0.1, steps=self.steps, sign="soft", schedule=cosine_decay(floor=0.01)),
             labels=self.labels,
-            rule=next((rule for part in parts if (rule := hint_of(part).rule) != "auto"), "auto"),
             restarts=self.restarts,
             start="grey",
         )
@@ -192,11 +213,11 @@ class Adaptive(Part):
         memory: int = MEMORY,
         progress: Progress | None = None,
     ) -> Reconstruction:
-        check(task, observations)
+        check(task, observations, sums=isinstance(task, Task) and obstacle(task) is None)
         how = {"seed": seed, "device": device, "path": path, "memory": memory, "progress": progress}
 
         def invert(some: Sequence[Observation]) -> Reconstruction:
-            return self._invert(task, some, how)
+            return without_repeats(task, some, lambda rest: self._invert(task, rest, how), seed)
 
         part = task.protection.input[-1] if task.protection.input else None
         decoder = decoder_of(part) if part is not None else None
@@ -204,6 +225,10 @@ class Adaptive(Part):
 
     def _invert(self, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]) -> Reconstruction:
         """What the client computed on: the records, or what its input stage made of them."""
+        simulation = simulate(task, silent=_unknown)
+        for stand_in in simulation.stand_ins:
+            warnings.warn(f"adaptive(): {stand_in!r} is {stand_in.sentence}", AssumptionWarning, stacklevel=4)
+        task, observations = simulation.task, self._labelled(simulation, observations)
         quiet = without_small_noise(task.protection.update, [r.observed for one in observations for r in one.rounds])
         if quiet != task.protection.update:
             what = f"adaptive() assumes {quiet!r}: noise is small beside the steps after it"
@@ -213,6 +238,39 @@ class Adaptive(Part):
         exact = all(one.rounds and _is_exact(task, one.batch) for one in observations)
         if exact and inverts(task):
             return Analytic()(task, observations, **how)
+        if not exact and obstacle(task) is None:
+            return self._taken_apart(adversary, task, observations, how)
+        reconstruction = self._optimised(adversary, task, observations, how, exact)
+        recovery = _recovery(task)
+        return replace(reconstruction, notes=(*reconstruction.notes, recovery)) if recovery else reconstruction
+
+    def _taken_apart(
+        self, adversary: Adversary, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]
+    ) -> Reconstruction:
+        """Every record that can be certified; the rest of each update is attacked as that of a smaller batch."""
+        recoveries = [recover(task, one, seed=how["seed"]) for one in observations]
+        ended: list[Reconstruction] = []
+
+        def attacked(left: Sequence[Observation]) -> list[tuple[Tensor, Tensor]]:
+            guesses: dict[int, tuple[Tensor, Tensor]] = {}
+            for size in sorted({one.batch for one in left}):
+                at = [i for i, one in enumerate(left) if one.batch == size]
+                some = adversary(task, [left[i] for i in at], **how)
+                ended.append(some)
+                guesses |= dict(zip(at, zip(some.inputs, some.labels, strict=True), strict=True))
+            return [guesses[i] for i in range(len(left))]
+
+        whole = assembled(task, observations, recoveries, attacked)
+        return replace(whole, evaluations=sum(some.evaluations for some in ended))
+
+    def _optimised(
+        self,
+        adversary: Adversary,
+        task: Task,
+        observations: Sequence[Observation],
+        how: Mapping[str, Any],
+        exact: bool,
+    ) -> Reconstruction:
         if task.protection.model:
             if exact:
                 observations = [with_noise(task, one) for one in observations]
@@ -226,6 +284,16 @@ class Adaptive(Part):
             return adversary(task, observations, **how)
         except NoDensityError as reason:
             return self._without_density(adversary, task, observations, how, reason)
+
+    def _labelled(self, simulation: Simulation, observations: Sequence[Observation]) -> list[Observation]:
+        """The observations of the simulated task; the labels that a stand-in hides come from simulated releases."""
+        before = simulation.observed(observations)
+        hidden = self.labels == "inferred" and any(one.labels is None for one in before)
+        stands = any(isinstance(part, StandIn) for part in simulation.task.protection.chain.parts)
+        if not stands or not hidden or any(one.batch > 1 for one in before):
+            return before
+        labels = labels_by_simulation(simulation.task, before)
+        return [one.given(LABELS, label) for one, label in zip(before, labels, strict=True)]
 
     def _bound_received(
         self, adversary: Adversary, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]
@@ -257,16 +325,47 @@ class Adaptive(Part):
             else:
                 warnings.warn(f"adaptive() assumes {assumed!r}: {reason}", AssumptionWarning, stacklevel=4)
                 return reconstruction
-        warnings.warn(f"adaptive() falls back to a cosine: {reason}", AssumptionWarning, stacklevel=4)
         drop = tuple(name for part in task.protection.chain.parts for name in hint_of(part).drop)
+        category: type[AssumptionWarning] = AssumptionWarning
+        # to leave out what a part covered up models it, but no other part
+        if not drop or any(_unknown(part) for part in task.protection.chain.parts):
+            simulation = simulate_whole(task)
+            if not simulation.unmodelled:
+                what = f"{_sentences(simulation)[0]}, since {reason}"
+                warnings.warn(f"adaptive(): {what}", AssumptionWarning, stacklevel=4)
+                own = self.adversary(simulation.task.protection, images=_smooth(task), dropout=_drops(task))
+                own = replace(own, rule=adversary.rule, hidden=adversary.hidden)
+                return own(simulation.task, self._labelled(simulation, observations), **how)
+            part, why = simulation.unmodelled[0]
+            category, reason = NotModelledWarning, NoDensityError(f"{part!r} is not modelled: {why}")
+        warnings.warn(f"adaptive() falls back to a cosine: {reason}", category, stacklevel=4)
         plain = replace(self.adversary(Protection(), images=_smooth(task)), likelihood=cosine(drop=drop))
-        plain = replace(plain, rule=adversary.rule)
         plain = plain if adversary.hidden is None else with_latent_noise(plain)
         return plain(task, observations, **how)
 
 
+def _recovery(task: Task) -> str:
+    """What exact recovery does about a batch, as a sentence; nothing where the network gives it no hold."""
+    if task.recipe.batch == 1 or first_layer(task) is None:
+        return ""
+    reason = obstacle(task)
+    return NOT_APPLICABLE + reason if reason else "exact recovery first: peeling, then sparse directions"
+
+
 def _likelihood(parts: Sequence[UpdatePart], *, noisy: bool) -> Likelihood:
     return density() if noisy else cosine() if all(hint_of(part).scales for part in parts) else through(cosine())
+
+
+def _unknown(part: UpdatePart) -> bool:
+    """Whether nothing is known of a part but its release."""
+    return is_silent(part) and not hint_of(part).scales
+
+
+def _sentences(simulation: Simulation) -> list[str]:
+    return [
+        *(f"{part!r} is {part.sentence}" for part in simulation.stand_ins),
+        *(f"{part!r} is not modelled: {reason}" for part, reason in simulation.unmodelled),
+    ]
 
 
 def _smooth(task: Task) -> bool:

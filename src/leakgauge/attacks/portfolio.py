@@ -22,7 +22,6 @@ from leakgauge.adversary import (
 )
 from leakgauge.adversary.likelihoods import Cosine, Through
 from leakgauge.adversary.solver import Solver
-from leakgauge.attacks.adapting import hint_of
 from leakgauge.attacks.adaptive import LENGTHS, Adaptive
 from leakgauge.attacks.believed import believed
 from leakgauge.attacks.staged import Staged, posterior
@@ -61,10 +60,15 @@ class Portfolio:
         *,
         scale_known: bool = True,
     ) -> Portfolio:
-        """With the first likelihood that exists: the protection's own, that of what is near to it, a cosine."""
+        """With the first likelihood that exists: the protection's own, or that of what is near to it.
+
+        Where neither does, a :class:`~leakgauge.errors.NoDensityError` says why.
+        """
         own = Adaptive(labels=labels).adversary(task.protection, images=task.domain.kind == "image")
         few, reasons = observations[:1], list[str]()
-        base = next(one for one in _candidates(own, task) if _exists(one, task, few, reasons))
+        base = next((one for one in _candidates(own, task) if _exists(one, task, few, reasons)), None)
+        if base is None:
+            raise NoDensityError(reasons[0])
         assumed = f"standard() attacks with {base.likelihood!r}: {reasons[0]}" if reasons else None
         fine = base.likelihood
         if _is_cosine(fine):
@@ -149,11 +153,9 @@ class Portfolio:
 
 
 def _candidates(own: Adversary, task: Task) -> list[Adversary]:
-    drop = tuple(name for part in task.protection.chain.parts for name in hint_of(part).drop)
-    plain = replace(own, likelihood=cosine(drop=drop), prior=_beside_cosine(own.prior))
     assumed = believed(task.protection.update)
     near = [] if assumed == task.protection.update else [replace(own, likelihood=density(assumed=assumed))]
-    return [own, *near, plain]
+    return [own, *near]
 
 
 def _exists(adversary: Adversary, task: Task, observations: Sequence[Observation], reasons: list[str]) -> bool:

@@ -12,13 +12,18 @@ from typing import Any, ClassVar, Literal
 
 from leakgauge import guards
 from leakgauge.adversary import Attack, Reconstruction
+from leakgauge.adversary.simulation.simulate import is_silent
+from leakgauge.attacks.adapting import hint_of
 from leakgauge.attacks.adaptive import Adaptive
 from leakgauge.attacks.believed import without_small_noise
 from leakgauge.attacks.choosing import EFFORTS, Choice, Choosing, Effort, Score
 from leakgauge.attacks.portfolio import Portfolio
+from leakgauge.attacks.recovering import obstacle
 from leakgauge.attacks.staged import BestOf
 from leakgauge.attacks.structure import exact_attack
 from leakgauge.client import DROPOUT
+from leakgauge.defenses.update.chain import is_noise
+from leakgauge.errors import NoDensityError
 from leakgauge.expr import Part, register
 from leakgauge.observation import Observation, check
 from leakgauge.task import Task
@@ -45,9 +50,9 @@ class Standard(Part):
        better on the reference records.
 
     Called without a choice, as on captured updates, or with fewer than four reference updates, a fixed portfolio
-    attacks and the posterior decides. Under an input or model stage, with dropout, or where noise vanishes in a
-    rounding, whole ``adaptive()`` attacks are what is chosen among. ``work`` sets the evaluations, never seconds;
-    ``labels`` is set by the threat.
+    attacks and the posterior decides. Where ``adaptive()`` does more than to optimise (an input or model stage,
+    dropout, a batch that can be taken apart, a part that is simulated), whole attacks of it are chosen among. ``work``
+    sets the evaluations, never seconds; ``labels`` is set by the threat.
     """
 
     version: ClassVar[int] = 1
@@ -90,9 +95,9 @@ class Standard(Part):
         exact = exact_attack(task, observations)
         if exact is not None:
             return Choice(exact, assumed=("the records are read off exactly, without a search",))
-        if _whole(task, observations):
+        portfolio = self._portfolio(task, observations, scale_known=True)
+        if portfolio is None:
             return self._among(self._adaptive(), task, observations, score, seed, progress)
-        portfolio = Portfolio.of(task, observations, self.labels)
         return Choosing(portfolio, self.effort, task, observations, score, seed, progress).choose()
 
     def fixed(self, task: Task, observations: Sequence[Observation]) -> Attack:
@@ -100,9 +105,9 @@ class Standard(Part):
         exact = exact_attack(task, observations)
         if exact is not None:
             return exact
-        if _whole(task, observations):
+        portfolio = self._portfolio(task, observations, scale_known=False)
+        if portfolio is None:
             return self._adaptive()[len(WEIGHTS) // 2]
-        portfolio = Portfolio.of(task, observations, self.labels, scale_known=False)
         return BestOf(tuple(portfolio.fixed(self.effort.unit)), portfolio.judge)
 
     def __call__(
@@ -120,6 +125,15 @@ class Standard(Part):
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
         """Those of ``adaptive()``: every setting of the portfolio shares them."""
         return Adaptive(labels=self.labels).treatments(task, threat)
+
+    def _portfolio(self, task: Task, observations: Sequence[Observation], *, scale_known: bool) -> Portfolio | None:
+        """What stages are put together from; None where only ``adaptive()`` as a whole knows what to do."""
+        if _whole(task, observations):
+            return None
+        try:
+            return Portfolio.of(task, observations, self.labels, scale_known=scale_known)
+        except NoDensityError:  # adaptive() has more to fall back to, and says so
+            return None
 
     def _adaptive(self) -> list[Adaptive]:
         steps = 4 * self.effort.unit
@@ -145,13 +159,21 @@ class Standard(Part):
 
 
 def _whole(task: Task, observations: Sequence[Observation]) -> bool:
-    """Whether only ``adaptive()`` as a whole knows how to put its stages together here."""
-    protection = task.protection
-    if protection.input or protection.model or DROPOUT in task.nuisances:
-        return True
-    return (
-        without_small_noise(protection.update, [r.observed for o in observations for r in o.rounds])
-        != protection.update
+    """Whether ``adaptive()`` does more here than to optimise one posterior after another.
+
+    It decodes inputs, recovers latent noise, takes a batch apart, simulates parts that have only a release, cancels
+    noise that repeats, and leaves out noise that vanishes in a rounding.
+    """
+    protection, rounds = task.protection, [r for one in observations for r in one.rounds]
+    parts = protection.chain.parts
+    return bool(
+        protection.input
+        or protection.model
+        or DROPOUT in task.nuisances
+        or obstacle(task) is None
+        or any(is_silent(part) and not hint_of(part).scales for part in parts)
+        or (len(rounds) > len(observations) and any(map(is_noise, parts)))
+        or without_small_noise(protection.update, [one.observed for one in rounds]) != protection.update
     )
 
 

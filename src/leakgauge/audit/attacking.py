@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 
 from torch import Tensor
 
 from leakgauge.adversary import Attack, Reconstruction, nulls
 from leakgauge.audit.cells import Arm
 from leakgauge.client import LABELS
-from leakgauge.errors import AssumptionWarning, ObservationError
+from leakgauge.errors import AssumptionWarning, NotModelledWarning, ObservationError
 from leakgauge.expr import described
 from leakgauge.observation import Observation, observe
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task
 from leakgauge.types import Progress, Records, Threat, Treatment
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """What an attack had to assume, a sentence each, and which of them say that it did not model the defense."""
+
+    sentences: list[str]
+    unmodelled: list[str]
 
 
 def observed(task: Task, records: Records, threat: Threat, *, seed: int, rounds: int) -> list[Observation]:
@@ -44,8 +52,8 @@ def attacked(
     *,
     seed: int,
     progress: Progress | None,
-) -> tuple[Reconstruction, list[str]]:
-    """The reconstruction, and what the attack had to assume."""
+) -> tuple[Reconstruction, Assumed]:
+    """The reconstruction, and what the attack had to assume or has to say of itself."""
     attack = searching(attack, threat)
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always", AssumptionWarning)
@@ -53,8 +61,12 @@ def attacked(
     for one in raised:
         if not issubclass(one.category, AssumptionWarning):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    assumptions = {str(one.message) for one in raised if issubclass(one.category, AssumptionWarning)}
-    return reconstruction, sorted(assumptions)
+    assumptions = sorted({*_sentences(raised, AssumptionWarning), *reconstruction.notes})
+    return reconstruction, Assumed(assumptions, _sentences(raised, NotModelledWarning))
+
+
+def _sentences(raised: Sequence[warnings.WarningMessage], kind: type[Warning]) -> list[str]:
+    return sorted({str(one.message) for one in raised if issubclass(one.category, kind)})
 
 
 def _checked(answer: object, attack: Attack, task: Task, observations: Sequence[Observation]) -> Reconstruction:

@@ -63,7 +63,9 @@ def _audit(
 ) -> Result:
     diagnosis = None
     if study.spec.task.replay:
-        diagnosis = examine(study.spec, study.home, model=study.module, loss=study.task.recipe.loss)
+        diagnosis = examine(
+            study.spec, study.home, model=study.module, loss=study.task.recipe.loss, defenses=study.defenses
+        )
     valid = diagnosis is None or diagnosis.status == "replays"
     if diagnosis is not None and not valid and warn is not None:
         warn(f"every verdict is `invalid`: this set-up is not your client's; nothing is attacked. {diagnosis.sentence}")

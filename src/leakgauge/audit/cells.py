@@ -16,7 +16,7 @@ from leakgauge.expr import Part, described
 from leakgauge.study.sections import Checkpoints
 from leakgauge.types import Threat
 
-FORMAT = 4
+FORMAT = 5
 """Cell format version; bump it when a result needs fields that older cells lack."""
 Arm = Literal["real", "another", "noise"]
 ARMS: tuple[Arm, ...] = ("real", "another", "noise")

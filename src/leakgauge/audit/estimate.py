@@ -1,8 +1,9 @@
 """What a plan will cost: cells, evaluations, time and memory, from the first steps of its own attacks and trainings.
 
 Every adversary is started against every defense and stopped after a few steps; what they took is what the rest will
-take. Every defense that is trained with makes a step, on a few records where one is slow. A spec that names the user's
-own code is counted, not timed: ``check`` imports none of it.
+take. Every defense that is trained with makes a step, on a few records where one is slow. Scores of unrelated updates
+against every record are timed on a few records. A spec that names the user's own code is counted, not timed, unless
+one asks for it: ``check`` imports none of it by itself.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from leakgauge.attacks.choosing import Chooser
+from leakgauge.audit.attacking import batches
 from leakgauge.audit.cells import ARMS, AttackCell, TrainCell, TuneCell
 from leakgauge.audit.plan import CHUNK, IDENTITY, Plan, plan, trained_with
+from leakgauge.audit.scoring import cross
 from leakgauge.audit.store import Store
 from leakgauge.audit.work import Work
 from leakgauge.study.draft import Draft
@@ -25,6 +28,10 @@ from leakgauge.training import train
 WARM, TIMED = 2, 6
 """Steps before the stopwatch starts, and steps under it."""
 MOST_PROBES = 24
+CROSSED = ("another",)
+"""Arms whose reconstructions are scored against every record: work that grows with the square of their number."""
+SCORED = 8
+"""Updates whose records they are scored against under the stopwatch."""
 FEW, QUICK = 4, 1.0
 """Records of a training step under the stopwatch, and seconds below which the whole batch is timed."""
 
@@ -54,7 +61,7 @@ class Estimate:
     def sentences(self) -> list[str]:
         """What ``check`` prints."""
         if self.seconds is None or self.evaluations is None:
-            return ["work: not estimated, since that would import your code; the audit shows the time left as it runs"]
+            return ["work: not estimated, since that would import your code; `check --time` does so, and times it"]
         taught = self.counts["training"]
         trained = (
             f", and {_many(taught, 'training')} (about {_duration(self.training)} of the time, from one step of each, "
@@ -80,9 +87,9 @@ def _many(count: int, word: str) -> str:
     return f"{count} {word}{'s' * (count != 1)}"
 
 
-def estimate(draft: Draft, *, ablate: bool = False) -> Estimate:
-    """Count the cells of a sound spec, and time them where none of the user's code is needed."""
-    if draft.own_code:
+def estimate(draft: Draft, *, ablate: bool = False, own_code: bool = False) -> Estimate:
+    """Count the cells of a sound spec, and time them where none of the user's code is needed, or ``own_code`` is."""
+    if draft.own_code and not own_code:
         spec = draft.spec
         chunks = -(-spec.task.records // CHUNK)
         each = len(ARMS) * chunks * len(spec.adversaries) * len(set(spec.checkpoints.train_steps))
@@ -103,12 +110,14 @@ def _measured(study: Study, ablate: bool) -> Estimate:
     tuned = sum(_attacks_worth(cell) for cell in planned.cells if isinstance(cell, TuneCell))
     seconds = sum(probe.seconds for probe in timed) * (1 + tuned / max(1, len(attacks)))
     sizes = [cell.updates[1] - cell.updates[0] for cell in attacks]
+    crossing = {size: _crossing(study, size) for size in set(sizes)}
+    seconds += sum(crossing[size] for size, cell in zip(sizes, attacks, strict=True) if cell.arm in CROSSED)
     trainings = [cell for cell in planned.cells if isinstance(cell, TrainCell)]
     lasting = {how: _trained(cell, study) for how, cell in {repr(cell.defense): cell for cell in trainings}.items()}
     training = sum(lasting[repr(cell.defense)] for cell in trainings)
     return Estimate(
         _counts(study, planned),
-        sum(probe.steps * size for probe, size in zip(timed, sizes, strict=True)),
+        sum(probe.steps * size * _restarts(cell) for probe, size, cell in zip(timed, sizes, attacks, strict=True)),
         seconds + training,
         training,
         _peak_megabytes(),
@@ -120,6 +129,21 @@ def _attacks_worth(cell: TuneCell) -> float:
     first = cell.settings[0]
     own = len(cell.settings) == 1 and isinstance(first, Chooser)
     return first.attacks_worth / CHUNK if own and isinstance(first, Chooser) else float(len(cell.settings))
+
+
+def _restarts(cell: AttackCell) -> int:
+    """The starts of each problem; 1 for an attack that says nothing of them."""
+    return int(getattr(cell.settings[0], "restarts", 1))
+
+
+def _crossing(study: Study, updates: int) -> float:
+    """Seconds in which so many reconstructions are scored against every record, from a few of these."""
+    every = batches(study.records.inputs, study.task.recipe.batch)
+    few, guesses = every[:SCORED], every[:1].expand(updates, *every.shape[1:]).contiguous()
+    cross(study.metrics, guesses, few[:1])  # what is loaded once
+    begun = time.process_time()
+    cross(study.metrics, guesses, few)
+    return (time.process_time() - begun) * len(every) / len(few)
 
 
 def _pair(cell: AttackCell) -> str:

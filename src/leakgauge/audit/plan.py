@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from leakgauge.adversary import Attack
@@ -94,12 +95,14 @@ def _rate_matters(study: Study) -> bool:
 def chunks(study: Study, defense: Protection) -> list[tuple[tuple[int, int], ...]]:
     """The clients of each cell, as ranges of updates.
 
-    Without an input stage nobody has to stay together. With one, a cell holds as many whole clients as fit, at least
-    one, since what a client mixed can only be undone together.
+    Without an input stage nobody has to stay together, and cells are about equally large: none holds a single update
+    among many. With one, a cell holds as many whole clients as fit, at least one, since what a client mixed can only be
+    undone together.
     """
     if not defense.input:
-        starts = range(0, study.updates, CHUNK)
-        return [((start, min(start + CHUNK, study.updates)),) for start in starts]
+        parts = -(-study.updates // CHUNK)
+        edges = [study.updates * part // parts for part in range(parts + 1)]
+        return [((start, stop),) for start, stop in pairwise(edges)]
     cells: list[tuple[tuple[int, int], ...]] = []
     for client in clients(study.spec):
         whole = (client.start, client.stop)
@@ -117,7 +120,7 @@ class _Planning:
         self.content = {"task": study.content, "recipe": repr(study.task.recipe)}
         for role, records in (("records", study.records), ("others", study.others), ("tuning", study.tuning)):
             self.content[role] = _hash(records)
-        self.scored = self.content | {"metrics": repr(study.metrics.all)}
+        self.scored = self.content | {"metrics": repr(study.metrics.all), "peers": _hash(study.peers)}
         # no reported record has a part in a choice: the same one serves whatever is reported
         self.chosen = {role: self.scored[role] for role in ("task", "recipe", "tuning", "metrics")}
 

@@ -6,6 +6,7 @@ not be the undisturbed run's; a failing cell is reported and does not stop the o
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import secrets
@@ -22,7 +23,10 @@ from leakgauge.audit.engines import Engine, InProcess
 from leakgauge.audit.plan import Plan, plan
 from leakgauge.audit.store import Store, StoreError, canonical, write
 from leakgauge.storage import toml
+from leakgauge.storage.lock import locked
+from leakgauge.storage.private import prepare
 from leakgauge.study.study import Study
+from leakgauge.threads import one_thread
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,19 @@ def environment() -> dict[str, str]:
         "python": platform.python_version(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
         "machine": platform.machine(),
+        "arithmetic": _arithmetic(),
     }
+
+
+def _arithmetic() -> str:
+    """A fingerprint of how this process rounds: settings such as ``ONEDNN_MAX_CPU_ISA`` change no name, but numbers."""
+    generator = torch.Generator().manual_seed(0)
+    image = torch.rand(2, 3, 16, 16, generator=generator).requires_grad_()
+    kernel, matrix = torch.randn(8, 3, 5, 5, generator=generator), torch.randn(1152, 64, generator=generator)
+    with one_thread():
+        features = torch.nn.functional.conv2d(image, kernel).tanh().flatten(1)
+        (gradient,) = torch.autograd.grad((features @ matrix).logsumexp(1).sum(), image)
+    return hashlib.sha256(gradient.numpy().tobytes()).hexdigest()[:16]
 
 
 def execute(
@@ -74,9 +90,17 @@ def execute(
 ) -> Outcome:
     """Run every cell that is not done yet, or only plan them (``attack=False``).
 
-    ``redact`` keeps neither originals nor reconstructions.
+    ``redact`` keeps neither originals nor reconstructions. A folder in which another audit runs is refused.
     """
-    store = Store(folder, redact)
+    prepare(folder)
+    with locked(folder):
+        return _execute(study, Store(folder, redact), engine or InProcess(), report, ablate=ablate, attack=attack)
+
+
+def _execute(
+    study: Study, store: Store, engine: Engine, report: Report | None, *, ablate: bool, attack: bool
+) -> Outcome:
+    folder, redact = store.folder, store.redact
     _claim(store)
     store.sweep()
     planned = plan(study, ablate=ablate)
@@ -87,7 +111,6 @@ def execute(
     write(folder / "spec.toml", toml.dump(study.spec.model_dump(mode="json")).encode())
     store.keep(study.records.inputs, study.records.labels)
     left = [c for c in planned.cells if not store.done(c.id)] if attack else []
-    engine = engine or InProcess()
     store.log(event="start", left=len(left), cells=len(planned.cells), engine=repr(engine))
     done, faults = len(planned.cells) - len(left), {}
     for cell, fault in engine.run(study, left, store):

@@ -19,6 +19,8 @@ from leakgauge.types import Domain, Records
 
 Scores = dict[str, list[float]]
 """Metric → one score per record."""
+CROSS = 50
+"""Updates whose records every unrelated update is scored against: enough for a rate, and the work stays linear."""
 
 
 def scores(measures: DomainMetrics, inputs: Tensor, truth: Tensor) -> Scores:

@@ -1,11 +1,13 @@
 """The run folder: every finished cell is committed atomically, and nothing else counts.
 
 ``cells/<id>.safetensors`` is written before ``cells/<id>.json``; a cell is done when its JSON is there. Both appear by
-rename, so that a kill at any moment leaves either the whole file or none. Files are private (mode 0600).
+rename, so that a kill at any moment leaves either the whole file or none. The JSON holds the hash of the tensors; what
+does not match, or cannot be read, is computed again. Files are private (mode 0600).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -19,7 +21,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from leakgauge.errors import LeakgaugeError
-from leakgauge.storage.private import write
+from leakgauge.storage.private import swept, write
 
 __all__ = ["RECORDS", "Store", "StoreError", "canonical", "write"]
 
@@ -36,6 +38,10 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
 @dataclass(frozen=True)
 class Store:
     """One run folder. A redacted one keeps scores only: a good reconstruction shows what the original shows."""
@@ -50,9 +56,12 @@ class Store:
         return self.cell(identity).is_file()
 
     def commit(self, identity: str, result: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        kept: dict[str, str] = {}
         if tensors and not (self.redact and result.get("kind") != "train"):
-            write(self.cell(identity).with_suffix(".safetensors"), save(dict(tensors)))
-        write(self.cell(identity), canonical(result).encode())
+            content = save(dict(tensors))
+            write(self._tensors(identity), content)
+            kept = {"tensors": _digest(content)}
+        write(self.cell(identity), canonical({**result, **kept}).encode())
 
     def keep(self, inputs: Tensor, labels: Tensor) -> None:
         """Keep the originals, for pictures side by side; a redacted run has none, and loses all pictures it had."""
@@ -79,7 +88,10 @@ class Store:
         return read
 
     def tensors(self, identity: str) -> dict[str, Tensor]:
-        return load_file(self.cell(identity).with_suffix(".safetensors"))
+        return load_file(self._tensors(identity))
+
+    def _tensors(self, identity: str) -> Path:
+        return self.cell(identity).with_suffix(".safetensors")
 
     def log(self, **event: Any) -> None:
         """One line of ``log.jsonl``: what happened when. The result does not depend on it."""
@@ -99,6 +111,22 @@ class Store:
         return seconds
 
     def sweep(self) -> None:
-        """Remove what a killed run left half written."""
-        for left in (self.folder / "cells").glob(".*"):
-            left.unlink(missing_ok=True)
+        """Remove what a killed run left half written, and forget cells whose files are not what was committed."""
+        for folder in (self.folder, self.folder / "cells"):
+            swept(folder)
+        for path in (self.folder / "cells").glob("*.json"):
+            if not self._whole(path.stem):
+                path.unlink()
+
+    def _whole(self, identity: str) -> bool:
+        """Whether a finished cell can be read, and its tensors are those it was committed with."""
+        try:
+            digest = self.result(identity).get("tensors")
+        except StoreError:
+            return False
+        if digest is None:
+            return True
+        path = self._tensors(identity)
+        if not path.is_file():
+            return self.redact  # a redacted run drops them on purpose
+        return bool(digest == _digest(path.read_bytes()))

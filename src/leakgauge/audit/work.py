@@ -14,8 +14,9 @@ from leakgauge.adversary import Attack, Reconstruction
 from leakgauge.attacks.choosing import Choice, Chooser
 from leakgauge.audit.attacking import attacked, batches, clients_seed, observed, observed_in, searching, treated
 from leakgauge.audit.cells import AttackCell, Cell, TrainCell, TuneCell, text_of
-from leakgauge.audit.scoring import cross, errors_by_feature, scored
-from leakgauge.audit.store import Store
+from leakgauge.audit.nearness import nearness
+from leakgauge.audit.scoring import CROSS, cross, errors_by_feature, scored
+from leakgauge.audit.store import Store, StoreError
 from leakgauge.defenses import Protection
 from leakgauge.observation import Observation, encoded
 from leakgauge.seeds import seed_of
@@ -113,10 +114,13 @@ class Work:
 
     def _chosen(self, cell: AttackCell) -> tuple[Attack, Attack, list[str]]:
         """The attack as it is named, the one that attacks, and what was done to choose it."""
-        named = cell.settings[0]
-        if len(cell.settings) > 1:
-            named = cell.settings[self.store.result(cell.parents[-1])["place"]]
-        elif isinstance(named, Chooser) and cell.parents and self.store.done(cell.parents[-1]):
+        named = cell.settings[self._place(cell)]
+        if (
+            len(cell.settings) == 1
+            and isinstance(named, Chooser)
+            and cell.parents
+            and self.store.done(cell.parents[-1])
+        ):
             choice = Choice.of_json(self.store.result(cell.parents[-1]))
             return named, choice.attack, choice.sentences(named)
         return named, named, []
@@ -127,8 +131,23 @@ class Work:
         pieces = [self._client(cell, attack, first, last, progress) for first, last in cell.clients]
         summary = _together([piece[0] for piece in pieces])
         tensors = {name: torch.cat([piece[1][name] for piece in pieces]) for name in pieces[0][1]}
+        if cell.arm == "real" and cell.without is None:
+            summary["nearness"] = nearness(self.study, tensors["inputs"], cell.updates[0])
         about = {"adversary": text_of((named,)), "metric": self._judge, "tuned": tuned}
         return {**about, **summary, "treatments": treated(named, self.task(cell), cell.threat)}, tensors
+
+    def _place(self, cell: AttackCell) -> int:
+        """Which of its settings an attack uses: the tuning's choice, which must be one of them."""
+        if len(cell.settings) == 1:
+            return 0
+        place = self.store.result(cell.parents[-1]).get("place")
+        if not isinstance(place, int) or not 0 <= place < len(cell.settings):
+            raise StoreError(
+                f"chooses setting {place!r} of {len(cell.settings)}",
+                where=str(self.store.cell(cell.parents[-1])),
+                remedy="delete it; the same command computes it again",
+            )
+        return place
 
     @property
     def _judge(self) -> str:
@@ -153,11 +172,12 @@ class Work:
             "labels": [int(a == b) for a, b in zip(labels.tolist(), private.labels.tolist(), strict=True)],
             "status": list(guess.status),
             "evaluations": guess.evaluations,
-            "assumed": assumed,
+            "assumed": assumed.sentences,
+            "unmodelled": assumed.unmodelled,
         }
         if cell.arm == "another":
-            every = batches(self.study.records.inputs, size)
-            summary["cross"] = cross(self.study.metrics, guess.inputs.detach().cpu(), every)
+            some = batches(self.study.records.inputs, size)[:CROSS]
+            summary["cross"] = cross(self.study.metrics, guess.inputs.detach().cpu(), some)
         tensors = {"inputs": _stored(inputs, task.domain), "labels": labels.contiguous()}
         if task.protection.input:
             summary["encoding"], pictures = self._encoding(task, guess, private, drawn)
@@ -186,7 +206,7 @@ def _together(summaries: list[dict[str, Any]]) -> dict[str, Any]:
     whole: dict[str, Any] = {}
     for name, value in summaries[0].items():
         values = [summary[name] for summary in summaries]
-        if name == "assumed":
+        if name in ("assumed", "unmodelled"):
             whole[name] = sorted({sentence for sentences in values for sentence in sentences})
         elif isinstance(value, dict):
             whole[name] = {key: [item for one in values for item in one[key]] for key in value}

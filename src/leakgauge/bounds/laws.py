@@ -24,7 +24,13 @@ from leakgauge.bounds.reconstruction import Ceiling, epsilon_ceiling, mu_ceiling
 from leakgauge.defenses import GaussianNoise, LaplaceNoise, NoiseLaw, Sensitivity, VonMisesFisherNoise
 from leakgauge.errors import NoBoundError
 
-NOISE = "the noise is drawn as stated, independently of everything, and hidden"
+
+def fresh_noise(rounds: int) -> str:
+    """What every proof assumes of the noise. The same noise in two rounds is cancelled by their difference."""
+    return (
+        "the noise is drawn as stated, afresh in every round, independently of everything, and hidden; the same "
+        f"records take part in {times(rounds)}"
+    )
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,7 @@ class VonMisesFisherProof:
     def epsilon(self, at: Sensitivity, rounds: int, delta: float | None) -> Figure:
         value = rounds * vmf_epsilon(self.concentration)
         sentence = f"metric privacy: ε = {value:.6g} between opposite directions (ε = κ·distance), δ = 0"
-        return Figure(value, sentence, (NOISE, f"unit: one {at.unit}, replaced, {times(rounds)}"))
+        return Figure(value, sentence, (fresh_noise(rounds), f"unit: one {at.unit}, replaced, {times(rounds)}"))
 
     def ceiling(self, at: Sensitivity, rounds: int, guess: float) -> Ceiling | None:
         if at.dim == 1:
@@ -142,4 +148,4 @@ def times(rounds: int) -> str:
 
 
 def _add_or_remove(at: Sensitivity, rounds: int) -> tuple[str, ...]:
-    return NOISE, f"neighbouring: one {at.unit} added or removed, {times(rounds)}, no subsampling counted"
+    return fresh_noise(rounds), f"neighbouring: one {at.unit} added or removed, {times(rounds)}, no subsampling counted"

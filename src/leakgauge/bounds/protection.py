@@ -16,7 +16,7 @@ from typing import Literal
 from leakgauge import guards
 from leakgauge.bounds.best_guess import BestGuess
 from leakgauge.bounds.capacity import repeat
-from leakgauge.bounds.laws import NOISE, Figure, Proof, proof_of, times
+from leakgauge.bounds.laws import Figure, Proof, fresh_noise, proof_of, times
 from leakgauge.bounds.reconstruction import Ceiling, capacity_ceiling
 from leakgauge.bounds.sensitivity import sensitivity_at
 from leakgauge.defenses import NoiseLaw, Protection, Sensitivity, Sizes, Unit, UpdatePart, parts_of
@@ -161,7 +161,7 @@ def _capacity(log_capacity: float, rounds: int) -> Figure:
         f"no adversary multiplies its success by more than e^{log_capacity:.4g}, for any prior and any gain, "
         f"on all records of the client together, over {times(rounds)}"
     )
-    return Figure(log_capacity, sentence, (NOISE,))
+    return Figure(log_capacity, sentence, (fresh_noise(rounds),))
 
 
 def _no_guess() -> Figure:
@@ -182,7 +182,11 @@ def _ceiling(log_capacity: float, proof: Proof, at: Sensitivity, asked: _Asked, 
     )
     if best.value > 0.9995:
         sentence = f"a ceiling of 1 proves nothing: more noise is needed ({start})"
-    return Figure(best.value, sentence, (NOISE, f"compared with {best.reference}", *_about(guess, asked.batch)))
+    return Figure(
+        best.value,
+        sentence,
+        (fresh_noise(asked.rounds), f"compared with {best.reference}", *_about(guess, asked.batch)),
+    )
 
 
 def _about(guess: BestGuess | float, batch: int) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -15,12 +17,19 @@ class Program(TyperGroup):
     """The outermost command, which handles the errors of every command."""
 
     def invoke(self, ctx: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a character shows another, and goes on
+                stream.reconfigure(errors="replace")
         try:
             return super().invoke(ctx)
         except LeakgaugeError as error:
             for line in lines(error):
                 typer.echo(f"error: {line}", err=True)
             raise typer.Exit(error.exit_code) from None
+        except OSError as error:  # a full disk, a folder that vanished: finished cells are there
+            where = f"{error.filename}: " if error.filename else ""
+            typer.echo(f"error: {where}{error.strerror or error}; what is finished is saved", err=True)
+            raise typer.Exit(ExitCode.BAD_INPUT) from None
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
             raise typer.Exit(ExitCode.INTERRUPTED) from None
@@ -33,7 +42,7 @@ class Program(TyperGroup):
 def lines(error: LeakgaugeError) -> list[str]:
     """``where: what; remedy``, one line per problem; messages of user code may contain line breaks."""
     problems = getattr(error, "problems", None) or (error,)
-    return [" ".join(str(problem).split()) for problem in problems]
+    return ["".join(filter(str.isprintable, " ".join(str(problem).split()))) for problem in problems]
 
 
 # plain help: the same in every version of typer; no pretty tracebacks: they would print local variables, hence records

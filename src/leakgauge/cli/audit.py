@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from leakgauge.cli.own_code import Allowed, announce
 from leakgauge.errors import ExitCode, LeakgaugeError
 
 if TYPE_CHECKING:
@@ -51,17 +52,20 @@ def init(
 def check(
     path: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
     ablate: Annotated[bool, typer.Option("--ablate", help="Plan for `audit --ablate`.")] = False,
+    timed: Annotated[bool, typer.Option("--time", help="Import your own code, too, and time its first steps.")] = False,
 ) -> None:
     """List every problem of a spec; if there is none, show the plan with its work, time and memory.
 
-    Imports none of your code; built-in parts are timed on their first steps.
+    Imports none of your code, unless --time asks for it; built-in parts are timed on their first steps.
     """
     from leakgauge.audit.estimate import estimate
     from leakgauge.audit.plan import CHUNK
     from leakgauge.study import sound
 
     draft = sound(path)
-    spec, work = draft.spec, estimate(draft, ablate=ablate)
+    if timed:
+        announce(*draft.own_code)
+    spec, work = draft.spec, estimate(draft, ablate=ablate, own_code=timed)
     steps = list(dict.fromkeys(spec.checkpoints.train_steps))
     listed = f"step{'s' * (len(steps) > 1)} {', '.join(map(str, steps))}"
     at = "" if steps == [0] else f" x {_many(len(steps), 'checkpoint')} ({listed})"
@@ -74,6 +78,8 @@ def check(
         f"(the update, another record's update, noise){at}{split}, {_many(spec.task.records, 'update')} of "
         f"{_many(spec.task.recipe.batch, 'record')}: {least}{work.cells} cells{work.shares()}"
     )
+    if draft.own_code:
+        typer.echo(f"own code: {', '.join(draft.own_code)}; `audit` imports it if you say --own-code")
     for sentence in (*(f"adversaries: {note}" for note in spec.notes()), *work.sentences()):
         typer.echo(sentence)
 
@@ -97,8 +103,11 @@ def audit(
     redact: Annotated[
         bool, typer.Option("--redact", help="Do not store originals, reconstructions or labels.")
     ] = False,
+    own_code: Allowed = False,
 ) -> None:
-    """Attack your own set-up and report what leaks. Imports the code that the spec names; run it again to resume.
+    """Attack your own set-up and report what leaks; run it again to resume.
+
+    Code that the spec names (package.module:name) is imported only with --own-code.
 
     \b
     Examples:
@@ -111,11 +120,10 @@ def audit(
     130 interrupted.
     """
     from leakgauge.audit import audit as run
-    from leakgauge.cli.own_code import announce
     from leakgauge.study import sound
 
     draft = sound(path)
-    announce(*draft.own_code)
+    announce(*draft.own_code, allowed=own_code)
     folder = out or path.with_name(f"{path.stem}-run")
     try:
         study = draft.study()

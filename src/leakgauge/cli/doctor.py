@@ -9,13 +9,14 @@ from typing import Annotated
 
 import typer
 
-from leakgauge.cli.own_code import announce
+from leakgauge.cli.own_code import Allowed, announce
 from leakgauge.errors import ExitCode
 
 
 def doctor(
     spec: Annotated[Path, typer.Argument(help="A spec with [task.replay]: before, after, batch.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,
+    own_code: Allowed = False,
 ) -> None:
     """Compare one of your real updates with the simulated client, and find the settings that replay it.
 
@@ -32,18 +33,21 @@ def doctor(
       before = "r12.safetensors"            .safetensors, .npz or .pt
       after = "r12-client3.safetensors"
       batch = "known-batch.npz"             inputs and labels, in the order of use
+      defense = "noisy"                     the one of [defenses] that was used; by default all and none are tried
 
     If the settings of the spec do not replay it, the doctor searches over train or eval mode, reduction, label
     smoothing, gradient or weights, sign, learning rate, momentum, weight decay, local steps, minibatches and their
-    order, normalisation and swapped names. It also reports what this update cannot distinguish.
+    order, normalisation and swapped names. It also reports what this update cannot distinguish. The residual of a
+    client with a defense must follow the law of that defense.
 
-    Imports your code if the spec names it (package.module:name). Exits with 0 if the settings replay, otherwise with 4.
+    Imports your code if the spec names it (package.module:name) and you say --own-code. Exits with 0 if the settings
+    replay, otherwise with 4.
     """
     from leakgauge.doctor.diagnosis import examine
     from leakgauge.study import sound
 
-    read = sound(spec).spec
-    announce(read.task.model, read.task.loss, read.task.data)
+    read = sound(spec, judged=False).spec
+    announce(read.task.model, read.task.loss, read.task.data, *read.defenses.values(), allowed=own_code)
     diagnosis = examine(read, spec.parent)
     if as_json:
         typer.echo(json.dumps(asdict(diagnosis)))

@@ -38,7 +38,9 @@ def inspect(
     mean: Annotated[Text, typer.Option(help="Mean with which your client normalises, per channel: 0.286.")] = None,
     std: Annotated[Text, typer.Option(help="Standard deviation with which your client normalises: 0.353.")] = None,
     mode: Annotated[str, typer.Option(help="Mode of the model at the client: train or eval.")] = "eval",
-    draws: Annotated[int, typer.Option(min=1, help="Number of noise draws to compare with.")] = 2,
+    loss: Annotated[str, typer.Option(help="Loss of the client: a name or package.module:loss.")] = "cross_entropy",
+    defense: Annotated[Text, typer.Option(help='What the client does to its update: "gaussian(std=0.01)".')] = None,
+    draws: Annotated[int, typer.Option(min=3, help="Number of noise draws to compare with.")] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of starts and noise.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for pictures and numbers (private files).")] = Path("inspection"),
 ) -> None:
@@ -49,30 +51,46 @@ def inspect(
       leakgauge inspect --before a.safetensors --after b.safetensors --model my.module:build --shape 1,28,28
       leakgauge inspect --before a.pt --gradient g.safetensors --model bayes_cnn --known mine.npz
       leakgauge inspect --folder rounds/ --model my.module:build --shape 3,32,32 --batch 4
+      leakgauge inspect --before a.pt --gradient g.pt --model bayes_cnn --shape 1,28,28 --defense "gaussian(std=0.01)"
 
-    The learning rate need not be known: only the direction of the update is used. Labels are inferred from the last
-    layer. With --known records the reconstructions are scored; without, the command shows how much of the update they
-    explain, beside the same attack on noise. The metadata of a file may give kind = gradient | change | state, round
-    and client; in a folder, names such as r12.safetensors and r12-client3.safetensors do the same.
+    The learning rate need not be known: only the direction of the update is used, and both signs are tried unless the
+    file states its own. Labels are inferred from the last layer. With --known records the reconstructions are scored;
+    without, the command shows how much of the update they explain, beside the same attack on noise. A --defense is
+    modelled by the adversary. The metadata of a file may give kind = gradient | change | state, sign, round and client;
+    in a folder, names such as r12.safetensors and r12-client3.safetensors do the same, and rounds of one client are
+    searched for noise that repeats.
 
-    Imports your code if --model names it (package.module:name). Pictures and numbers are written with mode 0600.
+    Imports your code if --model or --loss names it (package.module:name). Pictures and numbers are written with mode
+    0600.
     """
     from leakgauge import models
+    from leakgauge.defenses import protection
     from leakgauge.inspect import inspect as run
+    from leakgauge.losses import loss_named
     from leakgauge.storage.states import read_state
 
     if mode not in ("train", "eval"):
         raise DomainError(f"unknown mode {mode!r}", where="--mode", remedy="use train or eval")
     start = read_state(before) if before is not None else None
     records, domain = _domain(shape, known, start or _any(folder))
-    announce(model)
+    announce(model, loss, defense or "")
     built = models.build(model, domain)
     captures = _captures(built, start, after, gradient, folder)
     if mean is not None or std is not None:
         built = models.normalised(built, _numbers(mean, "--mean"), _numbers(std, "--std"))
     own_labels = _labels(labels, batch)
     findings = run(
-        built, domain, captures, batch=batch, labels=own_labels, known=records, mode=mode, draws=draws, seed=seed
+        built,
+        domain,
+        captures,
+        batch=batch,
+        labels=own_labels,
+        known=records,
+        mode=mode,
+        loss=loss_named(loss),
+        defense=protection(defense) if defense is not None else None,
+        draws=draws,
+        seed=seed,
     )
     _show(findings)
     _write(findings, out, records)
@@ -183,6 +201,7 @@ def _write(findings: list[Finding], out: Path, known: Records | None) -> None:
     write(out / "inspect.json", json.dumps([f.as_json() for f in findings], indent=1).encode())
     if findings[0].inputs.dim() == 4 and findings[0].inputs.shape[1] in (1, 3):
         picture(findings, out / "inspect.png", known)
-        typer.echo(f"reconstruction | noise{' | known' if known else ''}: {out / 'inspect.png'}")
+        other = " | opposite sign" if any(f.other is not None for f in findings) else ""
+        typer.echo(f"reconstruction{other} | noise{' | known' if known else ''}: {out / 'inspect.png'}")
     else:
         typer.echo(f"reconstructions: {out / 'reconstructions.safetensors'}")

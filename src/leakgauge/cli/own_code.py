@@ -1,18 +1,35 @@
-"""The user's own code: commands announce what they import, and find it in the current folder."""
+"""The user's own code: nothing of it runs without an explicit word, and commands announce what they import."""
 
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+from leakgauge.errors import LeakgaugeError
 from leakgauge.expr import PATH
 
+Allowed = Annotated[
+    bool, typer.Option("--own-code", help="Run the code that the spec names (package.module:name); trust it first.")
+]
 
-def announce(*texts: str) -> None:
-    """Announce which user code is about to be imported, and let Python find it in the current folder."""
+
+def announce(*texts: str, allowed: bool = True) -> None:
+    """Announce which user code is about to be imported, and let Python find it in the current folder.
+
+    A spec may come from anybody, so that what it names runs only if the user said so. The current folder comes last
+    on Python's path: a file in it cannot stand in for an installed package.
+    """
     paths = list(dict.fromkeys(path for text in texts for path in PATH.findall(text)))
-    if paths:
-        typer.echo(f"this imports your code: {', '.join(paths)}", err=True)
+    if not paths:
+        return
+    if not allowed:
+        raise LeakgaugeError(
+            f"runs code that it names: {', '.join(paths)}",
+            where="this spec",
+            remedy="look at that code; if you trust it, repeat the command with --own-code",
+        )
+    typer.echo(f"this imports your code: {', '.join(paths)}", err=True)
     if "" not in sys.path:
-        sys.path.insert(0, "")
+        sys.path.append("")

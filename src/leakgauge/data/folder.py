@@ -15,6 +15,8 @@ from leakgauge.data.arrays import Arrays
 from leakgauge.errors import DataError
 from leakgauge.storage.streams import reading
 
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+"""What is opened as a picture, whatever its name. Others start programs: an EPS is drawn by Ghostscript."""
 _MODES = {"1": "L", "L": "L", "RGB": "RGB", "P": "RGB"}
 
 
@@ -86,7 +88,7 @@ def _image(path: Path, shape: tuple[int, ...] | None, first: Path | None) -> npt
         with warnings.catch_warnings():
             # a picture of a billion pixels is a fault here, not a warning
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with reading(path, "remove or replace it"), Image.open(path) as image:
+            with reading(path, "remove or replace it"), Image.open(path, formats=FORMATS) as image:
                 mode = _MODES.get(image.mode)
                 if mode is None:
                     raise DataError(f"has mode {image.mode}", where=str(path), remedy="save it as 8-bit grey or RGB")

@@ -36,7 +36,7 @@ def _best_order(case: Case, setup: Setup, budget: int) -> Fit:
     size, width = case.replayer.batch, setup.minibatch or case.replayer.batch
     count = math.factorial(size) // math.factorial(width) ** (size // width)
     best = fit_rate(case, setup)
-    for order in _splits(size, width) if count <= MOST_ORDERS else [tuple(range(size))[::-1]]:
+    for order in reorderings(size, width):
         best = nearest(best, fit_rate(case, replace(setup, order=order)))
         if case.explains(best):
             return best
@@ -59,8 +59,10 @@ def _swapped(case: Case, best: Fit, width: int, budget: int) -> Fit:
     return best
 
 
-def _splits(size: int, width: int) -> list[tuple[int, ...]]:
-    """Every way to use the examples in consecutive minibatches; within one, the order does not matter."""
+def reorderings(size: int, width: int) -> list[tuple[int, ...]]:
+    """Every way to use the examples in consecutive minibatches, each in any order; where many, only backwards."""
+    if math.factorial(size) // math.factorial(width) ** (size // width) > MOST_ORDERS:
+        return [tuple(range(size))[::-1]]
     return [
         order
         for order in permutations(range(size))

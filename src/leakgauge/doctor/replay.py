@@ -123,7 +123,7 @@ class Replayer:
 
     def update(self, setup: Setup) -> Tensor:
         """Our client's update under a set-up, as one vector."""
-        return self._run(setup, self._loss(setup), None)
+        return self._run(setup, None, None)
 
     def gradient(self, setup: Setup, labels: Literal["true", "uniform"] = "true") -> Tensor:
         """The mean gradient of the whole batch; ``uniform`` labels give the direction of label smoothing."""
@@ -143,17 +143,12 @@ class Replayer:
         """Whether label smoothing is a setting of the loss."""
         return isinstance(self.loss, CrossEntropy)
 
-    def _loss(self, setup: Setup) -> Loss:
-        return CrossEntropy(setup.smoothing) if self.smooths else self.loss
-
-    def _run(self, setup: Setup, loss: Loss, labels: Tensor | None) -> Tensor:
-        model = self.working(setup)
-        if model is None:
-            raise FileError("the model does not run like this", where=setup.text("mode", "normalise"))
-        recipe = Recipe(
+    def recipe(self, setup: Setup, loss: Loss | None = None) -> Recipe:
+        """The recipe of a set-up, with the loss that it says."""
+        return Recipe(
             batch=self.batch,
             mode=setup.mode,
-            loss=loss,
+            loss=loss if loss is not None else CrossEntropy(setup.smoothing) if self.smooths else self.loss,
             reduction=setup.reduction,
             shares="gradient" if setup.holds == "gradient" else "change",
             local_steps=setup.local_steps,
@@ -162,6 +157,12 @@ class Replayer:
             weight_decay=setup.weight_decay,
             minibatch=setup.minibatch,
         )
+
+    def _run(self, setup: Setup, loss: Loss | None, labels: Tensor | None) -> Tensor:
+        model = self.working(setup)
+        if model is None:
+            raise FileError("the model does not run like this", where=setup.text("mode", "normalise"))
+        recipe = self.recipe(setup, loss)
         order = list(setup.order) if setup.order is not None else slice(None)
         inputs = self.evidence.records.inputs.double()[order]
         y = (self.evidence.records.labels if labels is None else labels)[order]

@@ -16,7 +16,8 @@ class Setup:
     ``holds`` says what is in the file "after": the new weights, their change, or a gradient. ``sign`` is −1 where a
     change or gradient points the other way, ``swapped`` where "before" is really the later one. ``order`` lists the
     examples in the order of their use, ``names`` pairs ``(in the model, in the file)`` of parameters that stand under
-    another name, in both files or only in "after" (``renamed``).
+    another name, in both files or only in "after" (``renamed``). ``shares`` says what a defense acts on, gradient or
+    change of weights; without a defense it makes no difference.
     """
 
     mode: Literal["train", "eval"] = "eval"
@@ -30,6 +31,7 @@ class Setup:
     weight_decay: float = 0.0
     local_steps: int = 1
     minibatch: int | None = None
+    shares: Literal["gradient", "change"] = "change"
     order: tuple[int, ...] | None = None
     normalise: Channels | None = None
     names: tuple[tuple[str, str], ...] = ()

@@ -30,7 +30,7 @@ def believed_steps(case: Case) -> Iterator[Fit]:
 
 def several_steps(case: Case) -> Iterator[Fit]:
     """Structures by their residual at a fitted learning rate; the best are refined."""
-    for (steps, minibatch), context, momentum in product(_structures(case), _promising(case), _momenta(case)):
+    for (steps, minibatch), context, momentum in product(structures(case), _promising(case), _momenta(case)):
         if case.replayer.gradients > case.budget:
             break
         fit = _fit_structure(case, context, steps, minibatch, momentum)
@@ -72,7 +72,7 @@ def _promising(case: Case) -> list[Setup]:
     return list(dict.fromkeys(replace(setup, local_steps=1, minibatch=None) for setup in plain))[:3]
 
 
-def _structures(case: Case) -> list[tuple[int, int | None]]:
+def structures(case: Case) -> list[tuple[int, int | None]]:
     """Numbers of steps and minibatches, the likely ones first."""
     size, counted, believed = case.replayer.batch, case.batches_counted, case.believed.local_steps
     widths = sorted((d for d in range(1, size) if size % d == 0), reverse=True)[:4]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import torch
 from torch import nn
 
+from leakgauge.defenses import Protection
 from leakgauge.doctor.alternatives import Classes
 from leakgauge.doctor.case import Case
+from leakgauge.doctor.protections import Trial
+from leakgauge.doctor.rivals import EVERYTHING
 from leakgauge.doctor.setup import Setup
 
 NAMED = {
@@ -21,6 +26,7 @@ NAMED = {
     "weight_decay": "weight decay",
     "local_steps": "the number of local steps",
     "minibatch": "the minibatch",
+    "shares": "what the defense acts on",
     "order": "the order of the examples",
     "normalise": "normalisation",
     "names": "the names of parameters",
@@ -43,6 +49,42 @@ def sentences(
     if classes:
         lines += [f"This evidence cannot tell apart: {'; or '.join(each)}." for each in classes]
     return tuple(lines)
+
+
+def of_trial(status: str, trial: Trial, believed: Setup, classes: Classes) -> tuple[str, ...]:
+    """The diagnosis of a client with a defense, in words."""
+    found = trial.examined
+    under = f"{trial.name}, {trial.protection!r}"
+    near = f"relative residual {found.residual:.1e}, of our own client up to {found.expected:.1e}; {_p(found.p)}"
+    if status == "does not replay":
+        return (f"Our client does not replay yours under {under} with any settings that were tried ({near}).",)
+    lines = [f"Our client replays yours under {under}: the residual follows the law of that defense ({near})."]
+    if status == "replays otherwise":
+        lines[0] = f"Our client replays yours under {under} ({near}), but not with the settings of the spec."
+        lines += [_change(key, found.setup, believed) for key in trial.differs(believed)]
+    lines += [f"This evidence cannot tell apart: {'; or '.join(each)}." for each in classes]
+    if found.hidden == EVERYTHING:
+        lines.append("The update shows its noise and no recipe: a client with an update of zeros would replay as well.")
+    elif found.hidden:
+        names = ", ".join(NAMED[key] for key in found.hidden)
+        lines.append(f"The defense hides these settings, which may be others: {names}.")
+    return tuple(lines)
+
+
+def of_trials(tried: Sequence[Trial], left_out: Mapping[str, Protection]) -> tuple[str, ...]:
+    """The defenses that do not explain the update, and those that cannot be replayed."""
+    failed = [f"{trial.name} ({_p(trial.examined.p)})" for trial in tried if not trial.examined.fits]
+    lines = [f"Nor does the residual follow the law of a defense: {', '.join(failed)}."] if failed else []
+    if left_out:
+        lines.append(
+            f"Not tried: {', '.join(left_out)}. A defense of records or of the model draws what nobody can replay; "
+            "save an update without it."
+        )
+    return tuple(lines)
+
+
+def _p(value: float) -> str:
+    return "p < 0.001" if value < 0.001 else f"p = {value:.2g}"
 
 
 def _change(key: str, settings: Setup, believed: Setup) -> str:

@@ -42,10 +42,14 @@ P = TypeVar("P", bound=Part)
 
 
 def labelled(parts: Iterable[P]) -> dict[str, P]:
-    """Parts by their labels: the name of each in expressions, ``name#2`` for the second of that name."""
+    """Parts by their labels: the name of each in expressions, ``name#2`` for the second of that name.
+
+    A stand-in has the name of the part that it ``stands_for``.
+    """
     by_label: dict[str, P] = {}
     for part in parts:
-        name = vars(type(part)).get("expression_name") or type(part).__name__
+        kind = type(getattr(part, "stands_for", part))
+        name = vars(kind).get("expression_name") or kind.__name__
         count = sum(label.partition("#")[0] == name for label in by_label)
         by_label[name if not count else f"{name}#{count + 1}"] = part
     return by_label

@@ -14,6 +14,7 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any
 
 from leakgauge.errors import ExpressionError, LeakgaugeError, SeveralFaultsError, nearest
@@ -192,7 +193,7 @@ class _Reader:
         try:
             if name in self.own:
                 _refuse_standard(self.own[name], self.where)
-                return load(self.own[name], where=self.where) if self.own_code else _UNBUILT
+                return self.owned(self.own[name]) if self.own_code else _UNBUILT
             if name in parts.plugins():
                 self.plugins.append(name)
                 return parts.plugins()[name].load() if self.own_code else _UNBUILT
@@ -202,6 +203,23 @@ class _Reader:
         known = {name for kind in self.kinds() for name in parts.REGISTRY.get(kind, {})} | set(parts.plugins())
         self.fail(f"unknown name {name!r}", nearest(name, known))
         return None
+
+    def owned(self, path: str) -> Callable[..., Any]:
+        """What makes the user's own part: a class of parts, or of what is called as an attack or a loss is; of a
+        model a function, too. It is examined before it is called."""
+        target = load(path, where=self.where)
+        if isinstance(target, type):
+            fits = issubclass(target, parts.Part) or "__call__" in {
+                name for cls in target.__mro__ for name in vars(cls)
+            }
+        else:
+            fits = "model" in self.kinds() and inspect.isfunction(target)
+        if not fits:
+            raise ExpressionError(
+                f"{path!r} is no part", where=self.where, remedy="name a class that derives from a part of leakgauge's"
+            )
+        maker: Callable[..., Any] = target
+        return maker
 
     def call(self, name: str, args: list[Any], keywords: list[ast.keyword]) -> Any:
         maker = self.resolve(name)
@@ -248,23 +266,49 @@ def _plain(signature: inspect.Signature) -> str:
     )
 
 
+_LIBRARIES = frozenset(
+    {"leakgauge", "torch", "numpy", "scipy", "safetensors", "PIL", "pydantic", "typer", "rich", "jinja2"}
+)
+"""What leakgauge itself stands on: their functions open files, load programs and start others; none makes a part."""
+
+
 def _refuse_standard(path: str, where: str) -> None:
-    if path.partition(":")[0].partition(".")[0] in sys.stdlib_module_names:  # os:system('…') would be called
+    if _package(path.partition(":")[0]) in sys.stdlib_module_names:  # os:system('…') would be called
         raise ExpressionError(
             f"{path!r} is in the standard library", where=where, remedy="name an object of a package of your own"
         )
 
 
+def _package(module: str) -> str:
+    return module.partition(".")[0]
+
+
 def load(path: str, *, where: str = "import") -> Any:
-    """The object at ``package.module:name``. This imports the user's code; the standard library holds no parts."""
+    """The object at ``package.module:name``. This imports the user's code.
+
+    The object must belong to the package that the path names: neither the standard library nor what a module happens
+    to have imported (``torch:os.system``) holds parts, and the functions of libraries make none.
+    """
     _refuse_standard(path, where)
     module, _, name = path.partition(":")
     try:
         target: Any = importlib.import_module(module)
         for piece in name.split("."):
             target = getattr(target, piece)
+            if isinstance(target, ModuleType):
+                raise ExpressionError(
+                    f"{path!r} passes through the module {target.__name__!r}",
+                    where=where,
+                    remedy="write package.module:name with the module that defines the object",
+                )
     except (ImportError, AttributeError) as fault:
         raise ExpressionError(
             f"cannot load {path!r} ({fault})", where=where, remedy="write package.module:name, importable from here"
         ) from None
+    if isinstance(target, type) or inspect.isroutine(target):
+        home = _package(getattr(target, "__module__", None) or "")
+        if home != _package(module) or (inspect.isroutine(target) and home in _LIBRARIES):
+            raise ExpressionError(
+                f"{path!r} is {home or 'built-in'} code, and no part", where=where, remedy="name an object of your own"
+            )
     return target

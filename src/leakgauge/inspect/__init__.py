@@ -1,8 +1,21 @@
 """What captured updates show to whoever holds them."""
 
 from leakgauge.inspect.attacks import attacks_on
-from leakgauge.inspect.captures import Capture, captured, folder_of, upright
-from leakgauge.inspect.findings import Finding, explained, inspect
+from leakgauge.inspect.captures import Capture, captured, folder_of
+from leakgauge.inspect.findings import Finding, Guess, explained
 from leakgauge.inspect.picture import picture
+from leakgauge.inspect.running import inspect
+from leakgauge.inspect.signs import sign_of
 
-__all__ = ["Capture", "Finding", "attacks_on", "captured", "explained", "folder_of", "inspect", "picture", "upright"]
+__all__ = [
+    "Capture",
+    "Finding",
+    "Guess",
+    "attacks_on",
+    "captured",
+    "explained",
+    "folder_of",
+    "inspect",
+    "picture",
+    "sign_of",
+]

@@ -1,21 +1,21 @@
 """Captured updates: from files that nobody here produced to something that can be attacked.
 
-The learning rate of a stranger is unknown, so an update is known up to a positive factor: it is turned to point along
-the gradient and scaled to norm one. Attacks that are blind to the scale lose nothing by this.
+The learning rate of a stranger is unknown, so an update is known up to a positive factor: it is read as pointing along
+the gradient and scaled to norm one. Attacks that are blind to the scale lose nothing by this. Unless the file states
+its ``sign``, the opposite reading is possible, too (before and after exchanged, a change taken for a gradient): both
+are attacked, and the likelihood decides.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from leakgauge.adversary.labels import last_layer
-from leakgauge.errors import ModelError
 from leakgauge.storage.states import ENDINGS, FileError, Kind, State, read_state, some
 from leakgauge.updates import norm
 
@@ -25,12 +25,22 @@ CLIENT = re.compile(r"c(?:lient)?[-_ ]?(\d+)(?!.*c(?:lient)?[-_ ]?\d)", re.IGNOR
 
 @dataclass(frozen=True)
 class Capture:
-    """One client's update: ``gradient`` has norm one and points along the gradient at the weights ``before``."""
+    """One client's update: ``gradient`` has norm one and points along the gradient at the weights ``before``.
+
+    ``size`` is the norm of what was sent, which ``kind`` says; ``declared`` whether the file states its sign. The
+    opposite reading of two weights starts at ``after``. ``round`` and ``client`` are those of the file, if known.
+    """
 
     name: str
     before: State
     gradient: dict[str, Tensor]
     notes: tuple[str, ...] = field(default=())
+    size: float = 1.0
+    kind: Kind = "gradient"
+    declared: bool = False
+    after: State | None = None
+    round: str | None = None
+    client: str | None = None
 
 
 def captured(before: State, after: State, model: nn.Module, *, kind: Kind | None = None, name: str = "") -> Capture:
@@ -58,7 +68,18 @@ def captured(before: State, after: State, model: nn.Module, *, kind: Kind | None
     if kind == "state":
         notes += _rounding(before, sent, size)
     first = next(iter(names.values()))
-    return Capture(name or after.path.stem, before, {n: (v / size).to(first.dtype) for n, v in sent.items()}, notes)
+    return Capture(
+        name or after.path.stem,
+        before,
+        {n: (v / size).to(first.dtype) for n, v in sent.items()},
+        notes,
+        size,
+        kind,
+        declared=after.fact("sign") is not None,
+        after=after if kind == "state" and not after.misfits(model) else None,
+        round=_round(after),
+        client=_client(after),
+    )
 
 
 def _check(after: State, names: Mapping[str, Tensor]) -> None:
@@ -83,26 +104,6 @@ def _rounding(before: State, sent: dict[str, Tensor], size: float) -> tuple[str,
     eps = max((torch.finfo(t).eps for t in types), default=0.0)
     share = eps / 4 * float(norm({n: before.tensors[n].double() for n in sent})) / size
     return (f"about {share:.0%} of the change is rounding of the weights",) if share > 0.01 else ()
-
-
-def upright(capture: Capture, classes: int, batch: int) -> Capture:
-    """Turn a capture that points against the gradient, if the last layer says so beyond doubt.
-
-    For cross-entropy the gradient of the last bias is ``softmax − one-hot``: few large negative entries (the labels),
-    many small positive ones, so its third moment is negative. Two classes, or a batch as large as the classes, cannot
-    say.
-    """
-    try:
-        weight, bias = last_layer(capture.gradient, classes)
-    except ModelError:
-        return capture
-    signal = capture.gradient[bias] if bias is not None else capture.gradient[weight].sum(1)
-    skew = float(signal.pow(3).sum() / signal.square().sum().clamp(min=1e-30).pow(1.5))
-    if skew < 0.3 or batch >= classes:
-        return capture
-    turned = {name: -value for name, value in capture.gradient.items()}
-    note = "the update pointed against its labels and was turned: were before and after exchanged?"
-    return replace(capture, gradient=turned, notes=(*capture.notes, note))
 
 
 def folder_of(folder: Path, model: nn.Module, before: State | None = None) -> list[Capture]:

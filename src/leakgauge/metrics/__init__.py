@@ -16,6 +16,7 @@ from leakgauge.metrics.pictures import Mse, Psnr, Ssim
 from leakgauge.metrics.risk import Risk, adversarial_risk
 from leakgauge.metrics.tables import Digits, FeatureShare, RowError
 from leakgauge.metrics.tokens import TokenShare
+from leakgauge.metrics.vectors import vectors
 
 __all__ = [
     "CAP",
@@ -50,4 +51,5 @@ __all__ = [
     "readable",
     "ssim",
     "storable",
+    "vectors",
 ]

@@ -8,6 +8,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from leakgauge import meaning
 from leakgauge.errors import DomainError
 from leakgauge.types import Feature
 
@@ -71,14 +72,10 @@ def readable(row: Tensor, features: Sequence[Feature] = ()) -> tuple[str, ...]:
     """One row ``[columns]`` as people read it: numbers in the unit of their source, categories by name."""
     features = tuple(features) or plain(len(row))
     values = row.detach().double()
-    return tuple(_readable(values[a : a + f.width], f) for a, f in zip(starts(features), features, strict=True))
-
-
-def _readable(values: Tensor, feature: Feature) -> str:
-    if feature.categories:
-        position = int(_category(values))
-        return feature.categories[position] if position >= 0 else "?"
-    return f"{feature.offset + feature.unit * float(values):.4g}".replace("-", "−")
+    return tuple(
+        meaning.readable(values[a : a + f.width].tolist(), f.categories, offset=f.offset, unit=f.unit)
+        for a, f in zip(starts(features), features, strict=True)
+    )
 
 
 def _category(block: Tensor) -> Tensor:

@@ -6,13 +6,14 @@ is said here that this audit did not measure or prove.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 from leakgauge.audit.judge.model import Result
-from leakgauge.audit.judge.values import Grant
+from leakgauge.audit.judge.values import Adversary, Grant
 from leakgauge.audit.judge.words import LADDER, LEAKS, severity
+from leakgauge.intervals import mean_interval
 from leakgauge.report import formats
 from leakgauge.report.price import Bill, one_record
 from leakgauge.report.story import Subject, subjects
@@ -20,6 +21,8 @@ from leakgauge.report.story import Subject, subjects
 SAFE = LADDER[0]
 DEAR = 2.0
 """Points of accuracy from which a defense that leaks is called a waste."""
+SHOWN = 0.9
+"""The share of labels from which on an update shows them by itself."""
 MOST = 7
 """Lines of advice: more are not read."""
 
@@ -190,10 +193,25 @@ def _rejected(subject: Subject) -> tuple[bool, int, float]:
 
 
 def _hides_more(subject: Subject, parts: list[Subject]) -> bool:
-    """Less of the records than through each part alone, and less of the encodings where records are encoded."""
-    own, alone = subject.defense.encoding, [s.defense.encoding for s in parts]
-    encodings = own is None or all(other is None or own.mean < other.mean for other in alone)
-    return encodings and _mean(subject) < min(map(_mean, parts))
+    """Less of the records than through each part alone, and less of the encodings where records are encoded; both
+    beyond the interval of the mean difference."""
+    own, alone = subject.defense.encoding, [s for s in parts if s.defense.encoding is not None]
+    encodings = own is None or all(exceeds(_encodings(part), _encodings(subject)) for part in alone)
+    return encodings and all(exceeds(_scores(part), _scores(subject)) for part in parts)
+
+
+def _scores(subject: Subject) -> dict[int, float]:
+    return {r.record: r.score for r in subject.defense.records}
+
+
+def _encodings(subject: Subject) -> dict[int, float]:
+    return {r.record: r.encoding.score for r in subject.defense.records if r.encoding is not None}
+
+
+def exceeds(scores: Mapping[int, float], others: Mapping[int, float]) -> bool:
+    """Whether scores are larger on average than others of the same records, beyond the interval of the difference."""
+    gains = [scores[record] - others[record] for record in scores if record in others]
+    return len(gains) > 1 and mean_interval(gains).low > 0
 
 
 def _leak(result: Result, subject: Subject) -> str:
@@ -206,13 +224,26 @@ def _leak(result: Result, subject: Subject) -> str:
     return text + _price(subject)
 
 
+def _hidden(result: Result, subject: Subject, grant: Grant) -> bool:
+    """Whether a grant says what the update does not show by itself: only that can be kept from the server.
+
+    A learning rate only scales what one step sends, so what an adversary loses without it is the adversary's fault.
+    """
+    if grant.grant == "labels":
+        shown = any(finding.name == "labels" for finding in result.preflight)
+        inferred = grant.labels is not None and grant.labels >= SHOWN
+        return not inferred and not (shown and subject.bare)
+    return grant.grant != "learning_rate"
+
+
 def _grants(result: Result, every: list[Subject]) -> Iterator[str]:
-    """What the adversary loses without a grant: worth keeping from it."""
+    """What the adversary loses without a grant, beyond chance: worth keeping from it."""
     best: dict[str, tuple[Grant, Subject]] = {}
     for subject in every:
         for grant in subject.defense.ablation:
             known = best.get(grant.grant)
-            if grant.low is not None and grant.low > 0 and (known is None or grant.mean > known[0].mean):
+            clear = grant.low is not None and grant.low > 0 and _hidden(result, subject, grant)
+            if clear and (known is None or grant.mean > known[0].mean):
                 best[grant.grant] = (grant, subject)
     if best:
         falls = ", ".join(
@@ -253,16 +284,23 @@ def _worst(result: Result, leaky: list[Subject]) -> Iterator[str]:
 
 
 def _models(result: Result, leaky: list[Subject]) -> Iterator[str]:
-    """An adversary whose mean is lower by a fifth of the threshold, or more, would have hidden the leak."""
+    """An adversary whose mean is lower by a fifth of the threshold, and beyond chance, would have hidden the leak."""
     gaps, clear = [], 0.2 * (result.thresholds.recognisable or result.judge.threshold)
     for subject in leaky:
-        means = sorted((a.mean, a.name) for a in subject.defense.adversaries if a.mean is not None)
+        adversaries = {a.name: a for a in subject.defense.adversaries}
+        means = sorted((a.mean, a.name) for a in adversaries.values() if a.mean is not None)
         if len(means) > 1 and means[-1][0] - means[0][0] > clear:
-            gaps.append((means[-1][0] - means[0][0], subject.name, means[0], means[-1]))
+            worst, best = (_by_record(adversaries[name], result.judge.name) for _, name in (means[0], means[-1]))
+            if exceeds(best, worst):
+                gaps.append((means[-1][0] - means[0][0], subject.name, means[0], means[-1]))
     if gaps:
         _, name, (low, weak), (high, strong) = max(gaps)
         scores = [result.judge.text(v) for v in (low, high)]
         yield f"{weak} reaches {scores[0]} on average under {name}, {strong} {scores[1]}"
+
+
+def _by_record(adversary: Adversary, metric: str) -> dict[int, float]:
+    return dict(enumerate(adversary.scores.get("real", {}).get(metric, ())))
 
 
 def _proofs(every: list[Subject]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leakgauge.audit.judge.values import Feature, Kind
+from leakgauge.meaning import readable
 from leakgauge.report.reading import Input
 
 MOST = 40
@@ -56,20 +57,15 @@ def lines(domain: Kind, original: Input | None, reconstruction: Input | None, nu
 
 
 def _line(feature: Feature, blocks: Sequence[Input], tolerance: float) -> Line:
-    original, reconstruction, null = (_readable(block, feature) for block in blocks)
+    original, reconstruction, null = (
+        readable(block.tolist(), feature.categories, offset=feature.offset, unit=feature.unit) for block in blocks
+    )
     if feature.categories:
         right = original == reconstruction != "?"
         return Line(feature.name, original, reconstruction, null, 0.0 if right else np.inf, right, category=True)
     gap = abs(float(blocks[1][0]) - float(blocks[0][0]))
     error = 0.0 if gap == 0 else gap / feature.spread if feature.spread > 0 else np.inf
     return Line(feature.name, original, reconstruction, null, error, error <= tolerance)
-
-
-def _readable(block: Input, feature: Feature) -> str:
-    if feature.categories:
-        top = np.flatnonzero(block == block.max())
-        return feature.categories[int(top[0])] if len(top) == 1 else "?"
-    return f"{feature.offset + feature.unit * float(block[0]):.4g}".replace("-", "−")
 
 
 def nearest(every: Sequence[Line]) -> tuple[Line, ...]:

@@ -95,14 +95,16 @@ def _s(subjects: Sequence[Subject], one: str, many: str) -> str:
 def control(result: Result) -> str:
     """Did the adversaries work at all?"""
     controls = [d.control for _, d in result.each() if d.control is not None]
+    records = max((len(d.records) for _, d in result.each()), default=0)
     if not controls:
         return "The positive control did not finish: whether the attacks work at all is not known."
     names = dict.fromkeys(name for c in controls for name in c.adversaries)
     idle = [name for name in names if not any(c.adversaries[name].works for c in controls if name in c.adversaries)]
-    p, fewest = max(c.p for c in controls), min(c.recognised for c in controls)
+    p, fewest = max(c.p for c in controls), min(controls, key=lambda c: c.recognised)
+    many = f"{fewest.recognised} of {records if fewest.records is None else fewest.records} records"
     if len(idle) == len(names):
-        return f"The attacks do not work: even without a defense they recognise no record (p {p_sign(p)})."
+        return f"The attacks do not work: even without a defense they recognise {many} (p {p_sign(p)})."
     but = f" By itself, {', '.join(idle)} did not: its silence says nothing." if idle else ""
     if not all(any(a.works for a in c.adversaries.values()) for c in controls):
         return f"The attacks work at some checkpoints only; elsewhere they recognise nothing without a defense.{but}"
-    return f"The attacks work: without a defense they recognise {fewest} records (p {p_sign(p)}).{but}"
+    return f"The attacks work: without a defense they recognise {many} (p {p_sign(p)}).{but}"

@@ -6,9 +6,37 @@ only read a run folder start at once.
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import tempfile
 from pathlib import Path
+
+from leakgauge.errors import LeakgaugeError
+
+_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")
+"""The name of a file that is being written."""
+
+
+def swept(folder: Path) -> None:
+    """Remove what a killed process left half written in a folder: it may hold what the whole file would."""
+    for left in folder.glob(".*") if folder.is_dir() else ():
+        if _TEMPORARY.fullmatch(left.name) and left.is_file():
+            left.unlink(missing_ok=True)
+
+
+def prepare(folder: Path) -> None:
+    """A private folder (mode 0700), made or tightened; one that cannot be used is refused with the reason."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if os.name == "posix" and folder.stat().st_uid == os.getuid():
+            folder.chmod(0o700)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as fault:
+        reason = "it is a file" if isinstance(fault, FileExistsError) else fault.strerror
+        remedy = "give a folder that you can write to"
+        raise LeakgaugeError(f"cannot hold a run ({reason})", where=str(folder), remedy=remedy) from None
 
 
 def write(path: Path, content: bytes) -> None:

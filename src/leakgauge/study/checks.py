@@ -11,6 +11,7 @@ from leakgauge.expr import PATH, REGISTRY
 from leakgauge.storage.states import State, read_state, some
 from leakgauge.study.attempts import Attempt, attempt, problems_of
 from leakgauge.study.sections import Problem
+from leakgauge.study.skew import skew_problem
 from leakgauge.study.spec import brief
 
 if TYPE_CHECKING:
@@ -81,6 +82,13 @@ def check_data(draft: Draft) -> Problems:
         )
 
 
+def check_class_counts(draft: Draft) -> Problems:
+    task, domain = draft.spec.task, draft.domain
+    problem = skew_problem(task.class_counts, task.recipe.batch, None if domain is None else domain.classes)
+    if problem is not None:
+        yield Problem(str(draft.file), "task.class_counts", *problem)
+
+
 def check_normalise(draft: Draft) -> Problems:
     task, domain = draft.spec.task, draft.domain
     if task.normalise is None:
@@ -121,6 +129,9 @@ def check_replay(draft: Draft) -> Problems:
     yield from problems_of(after, file, "task.replay.after")
     batch = attempt(lambda: data.read_npz(draft.home / replay.batch))
     yield from problems_of(batch, file, "task.replay.batch")
+    if replay.defense is not None and replay.defense not in draft.spec.defenses:
+        what = f"{replay.defense!r} is none of [defenses]"
+        yield Problem(file, "task.replay.defense", what, nearest(replay.defense, draft.spec.defenses))
 
 
 def check_expressions(draft: Draft) -> Problems:
@@ -140,6 +151,7 @@ CHECKS: tuple[Callable[[Draft], Problems], ...] = (
     check_weights,
     check_loss,
     check_data,
+    check_class_counts,
     check_normalise,
     check_recipe,
     check_replay,

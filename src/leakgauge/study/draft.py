@@ -46,9 +46,11 @@ class Draft:
     network: Reading
     defenses: Mapping[str, Reading]
     adversaries: Mapping[str, tuple[Reading, ...]]
+    judged: bool = True
+    """Whether verdicts are wanted: only then must the records suffice to reach the level."""
 
     @classmethod
-    def of(cls, spec: Spec, file: Path) -> Draft:
+    def of(cls, spec: Spec, file: Path, *, judged: bool = True) -> Draft:
         """Read the expressions of a spec; relative paths start at the folder of ``file``."""
         model = spec.task.model
         named = model.isidentifier() or PATH.fullmatch(model) is not None  # a name needs no parentheses here
@@ -60,6 +62,7 @@ class Draft:
             read(f"{model}()" if named else model, "model", where="task.model", own_code=False),
             {name: _defense(name, text) for name, text in spec.defenses.items()},
             {**adversaries, **{name: (_attack(name, text),) for name, text in added.items()}},
+            judged,
         )
 
     @property
@@ -139,6 +142,7 @@ class Draft:
                 {name: reading.value for name, reading in self.defenses.items()},
                 {name: tuple(reading.value for reading in settings) for name, settings in self.adversaries.items()},
                 faulty_adversaries=any(r.faults for settings in self.adversaries.values() for r in settings),
+                judged=self.judged,
             )
         )
 
@@ -185,7 +189,17 @@ class Draft:
         }
         recipe = _recipe(self.spec.task.recipe, loss.value)
         return Study.assembled(
-            Assembly(self.spec, str(self.file), self.home, module.value, dataset, recipe, protections, attacking)
+            Assembly(
+                self.spec,
+                str(self.file),
+                self.home,
+                module.value,
+                dataset,
+                recipe,
+                protections,
+                attacking,
+                judged=self.judged,
+            )
         )
 
     def _told(self, key: str, tried: Reading | Attempt[nn.Module] | Attempt[Loss]) -> list[Problem]:
@@ -200,13 +214,14 @@ class Draft:
         return module
 
 
-def sound(path: Path) -> Draft:
+def sound(path: Path, *, judged: bool = True) -> Draft:
     """The draft of a file, or a :class:`SpecError` with all its problems, of form and of sense.
 
-    What remains, whether parts and numbers fit together, is found where the study is made.
+    What remains, whether parts and numbers fit together, is found where the study is made. Commands that reach no
+    verdict say ``judged=False``: how many records a verdict needs is no problem of theirs.
     """
     spec, form = examined(table(path), str(path))
-    draft = None if spec is None else Draft.of(spec, path)
+    draft = None if spec is None else Draft.of(spec, path, judged=judged)
     sense = [] if draft is None else draft.found_early(bool(form))
     wrong = [problem.key for problem in form]
     beside = [p for p in sense if not any(_within(p.key, key) or _within(key, p.key) for key in wrong)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from leakgauge.data import Dataset
 from leakgauge.errors import DataError
+from leakgauge.study.skew import labels_of_batches, places_of
 from leakgauge.types import Records, Tree
 
 FEWEST_REFERENCE = 200
@@ -46,10 +48,12 @@ class Roles:
         labels_granted: bool,
         seed: int,
         wanted: int = 0,
+        counts: Sequence[int] | None = None,
     ) -> Roles:
         """Choose ``updates`` batches to report from the test split, and everything else from the train split.
 
         ``tuning`` batches must be there, up to ``wanted`` are taken if as many as are reported remain beside them.
+        Batches have the class ``counts`` (see :mod:`leakgauge.study.skew`), or are balanced.
         """
         needed = updates * batch
         if len(dataset.test) < needed:
@@ -58,7 +62,7 @@ class Roles:
                 where="task.data",
                 remedy="lower task.records or task.recipe.batch",
             )
-        reported = dataset.sample(needed, seed=seed, split="test")
+        reported = _reported(dataset, updates, needed, counts, seed)
         most = max(tuning, wanted) * batch + max(FEWEST_REFERENCE, 2 * needed)
         pool = _without(dataset.sample(min(most, len(dataset.train)), seed=seed, split="train"), reported)
         tuned = max(tuning, min(wanted, (len(pool) - needed) // batch)) * batch
@@ -68,8 +72,10 @@ class Roles:
                 where="task.data",
                 remedy="give more train records: nulls and tuning must not use the reported ones",
             )
-        chosen, reference = pool[:tuned], pool[tuned:]
-        others = reference[_stand_ins(reported.labels, reference.labels, labels_granted)]
+        chosen, reference = _tuning(pool, tuning, tuned, counts, seed)
+        # another client's batch is skewed the same way; where labels are hidden, towards the next classes
+        like = reported.labels if labels_granted or counts is None else reported.labels.roll(-batch)
+        others = reference[_stand_ins(like, reference.labels, labels_granted or counts is not None)]
         test = dataset.sample(min(MOST_TEST, len(dataset.test)), seed=seed, split="test")
         return cls(reported, others, chosen, reference, dataset.train, test)
 
@@ -94,6 +100,25 @@ class Roles:
             return mean.expand_as(self.reported.inputs)
         means = {int(c): inputs[labels == c].mean(0) for c in labels.unique()}
         return torch.stack([means.get(int(c), mean) for c in self.reported.labels])
+
+
+def _reported(dataset: Dataset, updates: int, needed: int, counts: Sequence[int] | None, seed: int) -> Records:
+    if counts is None:
+        return dataset.sample(needed, seed=seed, split="test")
+    every = dataset.sample(len(dataset.test), seed=seed, split="test")
+    return every[places_of(labels_of_batches(counts, dataset.domain.classes, updates, seed), every.labels, "task.data")]
+
+
+def _tuning(
+    pool: Records, updates: int, tuned: int, counts: Sequence[int] | None, seed: int
+) -> tuple[Records, Records]:
+    """The records that choose settings, in batches like the reported ones, and the rest."""
+    if counts is None:
+        return pool[:tuned], pool[tuned:]
+    labels = labels_of_batches(counts, pool.domain.classes, updates, seed)
+    places = places_of(labels, pool.labels, "tuning.records")
+    rest = sorted(set(range(len(pool))) - set(places))
+    return pool[places], pool[rest]
 
 
 def digest(tree: Tree) -> str:

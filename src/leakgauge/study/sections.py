@@ -59,11 +59,15 @@ class Normalise(_Section):
 
 
 class Replay(_Section):
-    """What the user's real client did: weights before and after, and the batch it used."""
+    """What the user's real client did: weights before and after, and the batch it used.
+
+    ``defense`` names the one of ``[defenses]`` that it used; by default all of them and none are tried.
+    """
 
     before: str
     after: str
     batch: str
+    defense: str | None = None
 
 
 class RecipeSpec(_Section):
@@ -85,6 +89,8 @@ class TaskSpec(_Section):
 
     ``records`` updates are reported. ``rounds``: in how many rounds each of them is observed, at the same weights.
     ``client_records``: how many records one client holds, where a defense mixes a client's records; all by default.
+    ``class_counts``: how many records of each of its classes a batch has, ``[5, 1, 1, 1]`` of a batch of 8; which
+    classes these are changes from update to update. By default batches are as balanced as can be.
     """
 
     model: str
@@ -95,6 +101,7 @@ class TaskSpec(_Section):
     records: Annotated[int, Field(ge=1)] = 20
     rounds: Annotated[int, Field(ge=1)] = 1
     client_records: Annotated[int, Field(ge=1)] | None = None
+    class_counts: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)] | None = None
     recipe: RecipeSpec = RecipeSpec()
     replay: Replay | None = None
 

@@ -28,8 +28,10 @@ from leakgauge.defenses.protection import Protection
 from leakgauge.metrics import DomainMetrics
 from leakgauge.study.attempts import attempt, problems_of
 from leakgauge.study.fits import Values, problems_of_values
+from leakgauge.study.peers import peers
 from leakgauge.study.roles import Roles, digest
-from leakgauge.study.sections import Attacks, Checkpoints, Spec, SpecError, VerdictSpec
+from leakgauge.study.sections import Attacks, Checkpoints, Problem, Spec, SpecError, VerdictSpec
+from leakgauge.study.skew import skew_problem
 from leakgauge.task import Task
 from leakgauge.threads import one_thread
 from leakgauge.types import Records, Threat
@@ -46,6 +48,7 @@ class Assembly:
     """What a study is made of, whether it came from a spec or from a notebook.
 
     ``module`` is the model as given, with its weights; the spec says how it normalises. ``file`` is named in problems.
+    ``judged`` says whether its records must suffice for a verdict.
     """
 
     spec: Spec
@@ -56,6 +59,7 @@ class Assembly:
     recipe: Recipe
     defenses: Mapping[str, Protection]
     adversaries: Mapping[str, tuple[Attack, ...]]
+    judged: bool = True
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -68,8 +72,9 @@ class Study:
 
     ``defenses`` maps names to protections, parts or expressions; ``adversaries`` maps names to attacks or expressions,
     or to lists of them, which are tuned. A generic and an adaptive adversary are added where none is listed, unless
-    ``leave_out`` says so; ``work`` says how much the default ones do. ``checkpoints``, ``verdict``, ``bound``,
-    ``price`` and ``replay`` are sections as in a spec, given as mappings.
+    ``leave_out`` says so; ``work`` says how much the default ones do. ``class_counts`` skews the batches: ``[5, 1, 1,
+    1]`` has one class five times. ``checkpoints``, ``verdict``, ``bound``, ``price`` and ``replay`` are sections as in
+    a spec, given as mappings.
 
     All problems are raised at once, as a :class:`~leakgauge.study.SpecError`. Inside, ``adversaries`` maps every name
     to a tuple of settings, and ``spec`` is the text of it all, for people and for the run folder.
@@ -103,6 +108,7 @@ class Study:
         updates: int | None = None,
         rounds: int = 1,
         client_records: int | None = None,
+        class_counts: Sequence[int] | None = None,
         work: Work = "quick",
         leave_out: Sequence[Attacks] = (),
         checkpoints: Mapping[str, Any] | None = None,
@@ -127,7 +133,12 @@ class Study:
                 threat=threat,
                 updates=updates,
                 work=work,
-                task={"rounds": rounds, "client_records": client_records, "replay": replay},
+                task={
+                    "rounds": rounds,
+                    "client_records": client_records,
+                    "class_counts": None if class_counts is None else list(class_counts),
+                    "replay": replay,
+                },
                 rest={"leave_out": list(leave_out), "tuning": {"records": tuning}, "seed": seed, **sections},
             )
         )
@@ -157,6 +168,7 @@ class Study:
         spec = parts.spec
         threat = Threat(frozenset(spec.threat.grants), spec.threat.labels, spec.threat.learning_rate)
         tuned = any(len(settings) > 1 for settings in parts.adversaries.values())
+        _check_counts(parts)
         roles = Roles.of(
             parts.dataset,
             updates=spec.task.records,
@@ -165,10 +177,14 @@ class Study:
             wanted=max((s[0].reference for s in parts.adversaries.values() if isinstance(s[0], Chooser)), default=0),
             labels_granted=threat.labels == "known",
             seed=spec.seed,
+            counts=spec.task.class_counts,
         )
         task = attempt(lambda: Task(_normalised(parts.module, spec), parts.dataset.domain, parts.recipe))
         if task.value is None:
             raise SpecError(problems_of(task, parts.file, "task.model"))
+        if task.value.domain.kind == "tokens":
+            remedy = "ask leakgauge.preflight.preflight(task) which tokens an update names"
+            raise SpecError([Problem(parts.file, "task.data", "holds tokens, which are not attacked", remedy)])
         values = {
             "spec": spec,
             "file": parts.file,
@@ -185,7 +201,16 @@ class Study:
         for name, value in values.items():
             object.__setattr__(self, name, value)
         problems = problems_of_values(
-            Values(spec, parts.file, self.task.domain, self.task.params, self.under, self.defenses, self.adversaries)
+            Values(
+                spec,
+                parts.file,
+                self.task.domain,
+                self.task.params,
+                self.under,
+                self.defenses,
+                self.adversaries,
+                judged=parts.judged,
+            )
         )
         if problems:
             raise SpecError(problems)
@@ -239,6 +264,16 @@ class Study:
     def labels_granted(self) -> bool:
         return self.threat.labels == "known"
 
+    @cached_property
+    def peers(self) -> Records:
+        """The reported records, then others that could have stood in their place."""
+        return peers(self.roles, labels_granted=self.labels_granted, seed=self.seed)
+
+    @property
+    def peer_groups(self) -> Tensor:
+        """Peers of a group are each other's: those of a class where labels are granted, else all."""
+        return self.peers.labels if self.labels_granted else torch.zeros_like(self.peers.labels)
+
     def guess(self) -> Tensor:
         """The best guess without an update, for every reported record."""
         return self.roles.guess(self.labels_granted)
@@ -288,6 +323,14 @@ class Study:
         return digest(
             {**self.task.params, **self.task.buffers, **{f"∇{n}": v for n, v in update.items()}, "h": outputs}
         )
+
+
+def _check_counts(parts: Assembly) -> None:
+    """Records are chosen by these counts, so that what is wrong with them is said before."""
+    domain, spec = parts.dataset.domain, parts.spec
+    problem = skew_problem(spec.task.class_counts, spec.task.recipe.batch, domain.classes)
+    if problem is not None:
+        raise SpecError([Problem(parts.file, "task.class_counts", *problem)])
 
 
 def _normalised(module: nn.Module, spec: Spec) -> nn.Module:

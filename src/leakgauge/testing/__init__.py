@@ -17,6 +17,7 @@ an entrywise function with a slope  ``slope_matches_autograd``
 a metric                            ``metric_laws``
 a prior, a likelihood, a solver     ``prior_laws``, ``likelihood_laws``, ``attack_reaches_map``
 a defense with nuisances            ``grants_law``, ``hiding_law``, ``worth_of_grants``
+an attack that models defenses      ``invariance_law``, ``worth_of_bijection``
 anything that is given a model      ``task_is_untouched``
 =================================== ==========================================================================
 
@@ -33,6 +34,7 @@ from leakgauge.testing.densities import (
     slope_matches_autograd,
 )
 from leakgauge.testing.grants import capped_psnr, folded_psnr, grants_law, hiding_law, worth_of_grants
+from leakgauge.testing.invariance import BIJECTIONS, invariance_law, worth_of_bijection
 from leakgauge.testing.metrics import metric_laws
 from leakgauge.testing.parts import (
     example_update,
@@ -44,6 +46,7 @@ from leakgauge.testing.parts import (
 from leakgauge.testing.promises import promises_are_kept
 
 __all__ = [
+    "BIJECTIONS",
     "CHAINS",
     "EXAMPLES",
     "LinearClient",
@@ -58,6 +61,7 @@ __all__ = [
     "hiding_law",
     "image_records",
     "image_task",
+    "invariance_law",
     "likelihood_laws",
     "metric_laws",
     "neutral_is_identity",
@@ -73,5 +77,6 @@ __all__ = [
     "task_is_untouched",
     "texts_of",
     "with_density",
+    "worth_of_bijection",
     "worth_of_grants",
 ]

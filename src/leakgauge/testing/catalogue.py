@@ -78,6 +78,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "adaptive": ("adaptive()", "adaptive(steps=10, bound='received')"),
         "analytic": ("analytic()", "analytic(how='row')"),
         "best_of": ("best_of(attacks=(adaptive(steps=2), analytic()), judge=adversary())",),
+        "exact_recovery": ("exact_recovery()", "exact_recovery(methods='peeling', starts=64)"),
         "bayes": ("bayes()", "bayes(prior=uniform(), ball=ball(points=2, delta=0.1))"),
         "dlg": ("dlg()",),
         "drop_layer": ("drop_layer()", "drop_layer(layer='last', leave='columns', steps=10)"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from leakgauge.audit.judge.statistics import alone, best_of, excess, holm, rate_at
+from leakgauge.audit.judge.statistics import best_of, excess, holm, rate_at
 from leakgauge.errors import DomainError
 from leakgauge.metrics import mean_interval
 from leakgauge.metrics.sign_flips import least_p
@@ -81,49 +81,6 @@ def test_rate_at_a_false_positive_rate() -> None:
     found = rate_at(real, null, 0.05)
     assert found.threshold == pytest.approx(0.95)
     assert found.rate == 0.75
-
-
-def test_alone_is_students_prediction() -> None:
-    """One record: the p-value of a new observation, as scipy's two-sample t-test with a sample of one gives it."""
-    generator = np.random.default_rng(0)
-    null = generator.normal(size=(9, 1))
-    real = np.array([1.7])
-    expected = stats.ttest_ind(real, null[:, 0], alternative="greater").pvalue
-    assert alone(real, null, np.ones((9, 1), dtype=bool)) == pytest.approx([expected])
-
-
-def test_alone_believes_null_scores_that_reach_as_far() -> None:
-    null = np.zeros((100, 1))
-    null[0] = 1.0  # one stray null: Student would call 0.9 impossible
-    assert alone(np.array([0.9]), null, np.ones((100, 1), dtype=bool)) == pytest.approx([2 / 101])
-
-
-def test_alone_holds_its_level_over_records_with_means_of_their_own() -> None:
-    generator = np.random.default_rng(1)
-    found = []
-    for _ in range(400):
-        means = generator.normal(0, 5, 12)
-        alike = generator.random((12, 12)) < 0.3
-        p = alone(means + generator.normal(size=12), means + generator.normal(size=(12, 12)), alike)
-        found.append(12 * p.min())
-    assert np.mean(np.array(found) <= 0.05) <= 0.05 + 3.1 * np.sqrt(0.05 * 0.95 / 400)
-
-
-def test_one_leak_among_many_is_found_alone_where_the_mean_is_blind() -> None:
-    generator = np.random.default_rng(2)
-    real, null = generator.normal(0, 0.05, 20), generator.normal(0, 0.05, (20, 20))
-    real[7] = 0.9
-    p = alone(real, null, np.ones((20, 20), dtype=bool))
-    assert p.argmin() == 7
-    assert 20 * p.min() < 1e-6
-    assert excess(real, null[0]).p > 0.05
-
-
-def test_without_nulls_of_its_own_no_record_is_exposed() -> None:
-    alike = np.zeros((3, 2), dtype=bool)
-    assert alone(np.ones(2), np.zeros((3, 2)), alike).tolist() == [1.0, 1.0]
-    alike[:, 0] = True
-    assert alone(np.ones(2), np.random.default_rng(0).normal(size=(3, 2)), alike)[1] == 1.0
 
 
 def test_best_of_ignores_failed_attacks() -> None:

@@ -11,9 +11,12 @@ from scipy import stats
 from leakgauge.audit.judge.arms import Arms, Encodings
 from leakgauge.audit.judge.verdict import Finding, Rules, Verdict, find, judge, verdicts
 from leakgauge.meaning import PSNR, SSIM
+from tests.audit.judge.lineups import summary
 
 N = 12
 RULES = Rules(SSIM, 0.5, PSNR, 60.0)
+GROUPS = np.zeros(200, np.int64)
+"""Records and their peers, which may all stand for each other."""
 
 
 def arms(gain: float = 0.0, *, leaks: int = N, psnr: float = 12.0, prior: float = 0.1, seed: int = 0) -> Arms:
@@ -31,7 +34,11 @@ def arms(gain: float = 0.0, *, leaks: int = N, psnr: float = 12.0, prior: float 
         "noise": {"a": {"ssim": drawn(N), **flat}},
     }
     cross = {"a": {"ssim": drawn(N, N), "psnr": np.full((N, N), 12.0)}}
-    return Arms(scores, cross, np.ones((N, N), dtype=bool), {"ssim": np.full(N, prior), "psnr": np.full(N, 11.0)})
+    table = generator.normal(0, 0.02, (N, len(GROUPS)))
+    table[np.arange(leaks), np.arange(leaks)] += gain
+    prior_scores = {"ssim": np.full(N, prior), "psnr": np.full(N, 11.0)}
+    alike = np.ones((N, N), dtype=bool)
+    return Arms(scores, cross, alike, prior_scores, nearness={"a": summary(table, GROUPS)}, groups=GROUPS)
 
 
 def word(real: Arms, control: Arms | None = None) -> Verdict:
@@ -76,6 +83,8 @@ def test_an_adversary_that_does_not_work_is_named() -> None:
         {"a": good.cross["a"], "idle": idle.cross["a"]},
         good.alike,
         good.prior,
+        nearness={"a": good.nearness["a"], "idle": idle.nearness["a"]},
+        groups=GROUPS,
     )
     said = word(arms(), control=both)
     assert said.word == "no evidence"
@@ -94,7 +103,26 @@ def test_a_control_that_beats_its_null_without_recognising_anything_is_too_weak(
     assert said.control is not None
     assert said.control.together.p < 0.05
     assert said.word == "too weak"
-    assert "recognise no record" in said.why
+    assert f"recognise none of {N} records either (the best ssim is 0." in said.why
+    assert "more steps" in said.why
+
+
+def test_the_null_that_stood_in_the_way_is_named() -> None:
+    said = word(arms(), control=arms(0.45, prior=0.61))
+    assert said.word == "too weak"
+    assert "and the guess without an update has 0.61 there" in said.why
+    traced = word(arms(0.45, prior=0.95))
+    assert traced.word == "detectable"
+    assert "and the guess without an update has 0.95 there" in traced.why
+    assert "has" not in word(arms(0.1, prior=-1.0)).why.partition("every null: ")[2]  # it beats its nulls, and is low
+
+
+def test_wrong_labels_are_not_mended_by_more_steps() -> None:
+    weak = replace(arms(0.1), labels={"a": 2})
+    why = word(arms(), control=weak).why
+    assert f"their labels are wrong (2 of {N} are right)" in why
+    assert "give them more steps" not in why
+    assert "labels are wrong" not in word(arms(), control=replace(weak, labels={"a": N})).why
 
 
 def test_a_trace_that_nobody_finds_without_the_defense_is_chance() -> None:
@@ -143,19 +171,16 @@ def test_an_encoding_counts_as_a_comparison_of_its_own() -> None:
 
 
 def two_adversaries(seed: int) -> Arms:
-    """Nothing leaks: one adversary always answers with the prior's mode, which the noise of another beats once."""
+    """Nothing leaks: one adversary always answers with the same picture, the other with noise."""
     generator = np.random.default_rng(seed)
-    mode = np.where(np.arange(N) == 0, 0.0, 0.2)
-    noisy = {arm: {"ssim": generator.normal(0.02, 0.02, N)} for arm in ("real", "another", "noise")}
-    scores = {arm: {"still": {"ssim": mode}, "noisy": noisy[arm]} for arm in noisy}
-    cross = {"still": {"ssim": np.tile(mode, (N, 1))}, "noisy": {"ssim": generator.normal(0.02, 0.02, (N, N))}}
-    return Arms(scores, cross, np.ones((N, N), dtype=bool), {"ssim": np.full(N, 0.3)})
+    both = {"still": np.full((N, 60), 0.2), "noisy": generator.normal(0.02, 0.02, (N, 60))}
+    groups = np.zeros(60, np.int64)
+    return Arms({}, {}, np.ones((N, N), dtype=bool), {}, 1, {k: summary(t, groups) for k, t in both.items()}, groups)
 
 
 def test_an_adversary_that_never_moves_makes_no_alarm_of_another() -> None:
-    audits = 300
-    p = [find(two_adversaries(seed), RULES).single for seed in range(audits)]
-    assert min(p) > 1e-5  # if nothing leaks, 300 valid p-values go below that once in 300 such tests
+    audits = 100
+    p = [two_adversaries(seed).single() for seed in range(audits)]
     assert sum(one <= 0.05 for one in p) <= stats.binom.isf(1e-4, audits, 0.05)
 
 

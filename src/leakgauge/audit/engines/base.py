@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from leakgauge.audit.cells import Cell
@@ -35,8 +36,9 @@ def finish(cell: Cell, work: Work) -> str | None:
     try:
         store.commit(cell.id, *work.run(cell))
     except Exception as fault:
-        write(store.cell(cell.id).with_suffix(".fault"), traceback.format_exc().encode())
-        store.log(event="fault", cell=cell.id, fault=f"{type(fault).__name__}: {fault}")
+        with suppress(OSError):  # a full disk, say: the fault is reported all the same
+            write(store.cell(cell.id).with_suffix(".fault"), traceback.format_exc().encode())
+            store.log(event="fault", cell=cell.id, fault=f"{type(fault).__name__}: {fault}")
         return f"{type(fault).__name__}: {fault}"
     store.cell(cell.id).with_suffix(".fault").unlink(missing_ok=True)
     store.log(event="done", cell=cell.id, seconds=round(time.process_time() - begun, 3))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 
 import torch
 
@@ -40,31 +44,23 @@ class LocalPool:
         values = _packed(study)
         waiting, died = list(cells), Counter[str]()
         while waiting:
-            pool = ProcessPoolExecutor(self.workers, get_context("spawn"), _begin, (values, store))
             running: dict[Future[str | None], Cell] = {}
-            try:
-                while waiting or running:
-                    self._submit(pool, waiting, running, store, died)
-                    if not running:
-                        break
+            with _pool(self.workers, values, store) as pool:
+                while self._submit(pool, waiting, running, store, died) and running:
                     ended, _ = wait(running, return_when=FIRST_COMPLETED)
-                    for future in ended:
-                        if isinstance(future.exception(), BrokenProcessPool):
-                            continue
-                        cell = running.pop(future)
-                        fault = future.exception()
+                    broken = [future for future in ended if isinstance(future.exception(), BrokenProcessPool)]
+                    for future in ended.difference(broken):
+                        cell, fault = running.pop(future), future.exception()
                         yield cell, f"{type(fault).__name__}: {fault}" if fault else future.result()
-                    if any(isinstance(future.exception(), BrokenProcessPool) for future in ended):
+                    if broken:
                         break
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
             for cell in running.values():
                 died[cell.id] += 1
                 if died[cell.id] > 1:
                     yield cell, "its worker process died twice (out of memory?)"
                 else:
                     waiting.insert(0, cell)
-            if not running:
+            if not running and not any(orphaned(cell, store) is None for cell in waiting):
                 for cell in waiting:  # nothing can start any more: their parents failed
                     yield cell, orphaned(cell, store)
                 return
@@ -76,16 +72,40 @@ class LocalPool:
         running: dict[Future[str | None], Cell],
         store: Store,
         died: Mapping[str, int],
-    ) -> None:
+    ) -> bool:
         """Keep every worker busy with cells whose parents are done; a cell that may have killed its worker runs
-        alone."""
+        alone. False if the pool is broken: a worker died while nobody waited for it."""
         ready = [cell for cell in waiting if orphaned(cell, store) is None]
         suspects = [cell for cell in ready if died.get(cell.id)]
         if any(died.get(cell.id) for cell in running.values()) or (suspects and running):
-            return
+            return True
         for cell in suspects[:1] or ready[: self.workers - len(running)]:
+            try:
+                future = pool.submit(_work, _packed(cell))
+            except BrokenProcessPool:
+                return False
             waiting.remove(cell)
-            running[pool.submit(_work, _packed(cell))] = cell
+            running[future] = cell
+        return True
+
+
+@contextmanager
+def _pool(workers: int, values: bytes, store: Store) -> Iterator[ProcessPoolExecutor]:
+    """A pool whose workers have loaded the study. However it is left, none of them stays."""
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (values, store))
+    try:
+        try:
+            pool.submit(_ready).result()
+        except BrokenProcessPool:
+            raise LeakgaugeError(
+                "a worker process dies while it loads the study", where="workers", remedy="say --workers 1 to see why"
+            ) from None
+        yield pool
+    finally:
+        processes = list((pool._processes or {}).values())  # Python has no public name for them before 3.14
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.kill()  # what it was writing is a temporary file; what is committed is whole
 
 
 def _packed(value: Study | Cell) -> bytes:
@@ -102,11 +122,25 @@ _worker: dict[str, Work | str] = {}
 
 
 def _begin(values: bytes, store: Store) -> None:
+    """Load the study once, and end when the parent does, however that happens."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and ends its workers
     torch.set_num_threads(1)
     try:
         _worker["work"] = Work(pickle.loads(values), store)  # noqa: S301 - bytes of our own parent process
     except Exception as fault:
         _worker["work"] = f"a worker process cannot load the study ({type(fault).__name__}: {fault}); {_REMEDY}"
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _ready() -> None:
+    """The first thing a worker does: by then it has loaded the study."""
 
 
 def _work(values: bytes) -> str | None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from leakgauge.adversary import models_defense
 from leakgauge.audit.cells import ARMS, Cell
 from leakgauge.audit.judge.arms import Arms, ByMetric, Encodings
+from leakgauge.audit.judge.single import Nearness, Places
 from leakgauge.audit.plan import Plan, seeds
-from leakgauge.audit.scoring import blind, scores
+from leakgauge.audit.scoring import CROSS, blind, scores
 from leakgauge.audit.store import Store
 from leakgauge.defenses import Protection
 from leakgauge.study.study import Study
@@ -44,9 +46,12 @@ class Finished:
     plan: Plan
     store: Store
     faults: Mapping[str, str]
+    borrowed: dict[tuple[Where, str], tuple[Where, str]] = field(default_factory=dict)
+    """Adversaries that attack a defense after adding a stronger one: where their cells are, and under which name."""
 
     def cells(self, where: Where, adversary: str, arm: str = "real", without: str | None = None) -> list[Cell]:
         """The cells of an arm, in the order of the records."""
+        where, adversary = self.borrowed.get((where, adversary), (where, adversary))
         return self.plan.of(
             step=where.step,
             defense=where.defense,
@@ -86,19 +91,21 @@ class Finished:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What every defense is compared with: the score of the guess without an update, and which updates are alike."""
+    """What every defense is compared with: the score of the guess without an update, which updates are alike, and which
+    records are peers."""
 
     prior: ByMetric
     alike: npt.NDArray[np.bool_]
+    groups: Places
 
     @classmethod
     def of(cls, study: Study) -> Baseline:
         guessed = scores(study.metrics, study.guess(), study.records.inputs)
-        return cls({metric: np.asarray(by) for metric, by in guessed.items()}, alike(study))
+        return cls({metric: np.asarray(by) for metric, by in guessed.items()}, alike(study), study.peer_groups.numpy())
 
 
 def alike(study: Study) -> npt.NDArray[np.bool_]:
-    """``[J, n]``: whether the update that stood in for j came with the grants of record i.
+    """``[J, m]``: whether the update that stood in for j came with the grants of record i.
 
     Where labels are granted, an update of another class is no null for this one. Batches are told apart by their
     sorted labels; where hardly any two agree, every update counts, for else there is nothing to compare with.
@@ -108,13 +115,13 @@ def alike(study: Study) -> npt.NDArray[np.bool_]:
     same: npt.NDArray[np.bool_] = (labels[:, None] == labels[None]).all(-1).numpy()
     if not study.labels_granted or same.sum() < 2 * len(labels):
         same = np.ones_like(same)
-    return same.repeat(size, 1)
+    return same[:, :CROSS].repeat(size, 1)
 
 
 def arms(finished: Finished, where: Where, baseline: Baseline) -> Arms | None:
     """The scores of a defense in every arm; None where a cell is missing."""
     by: dict[str, dict[str, ByMetric]] = {arm: {} for arm in ARMS}
-    cross: dict[str, ByMetric] = {}
+    cross, nearness, labels = dict[str, ByMetric](), dict[str, Nearness](), dict[str, int]()
     for arm in ARMS:
         for name in finished.study.adversaries:
             cells = finished.read(where, name, arm)
@@ -123,7 +130,26 @@ def arms(finished: Finished, where: Where, baseline: Baseline) -> Arms | None:
             by[arm][name] = _joined(cells, "scores")
             if arm == "another":
                 cross[name] = _joined(cells, "cross")
-    return Arms(by, cross, baseline.alike, baseline.prior, finished.study.task.recipe.batch)
+            if arm == "real":
+                nearness[name] = Nearness.of([cell["nearness"] for cell in cells])
+                labels[name] = sum(sum(cell["labels"]) for cell in cells)
+    batch = finished.study.task.recipe.batch
+    ignored = unmodelled(finished, where)
+    return Arms(by, cross, baseline.alike, baseline.prior, batch, nearness, baseline.groups, labels, ignored)
+
+
+def unmodelled(finished: Finished, where: Where) -> dict[str, str]:
+    """The adversaries that do not model a defense, and why: they ignore defenses, or could not simulate a part."""
+    if where.defense == Protection():
+        return {}
+    reasons = {}
+    for name, settings in finished.study.adversaries.items():
+        sentences = [each for cell in finished.read(where, name) or () for each in cell.get("unmodelled", ())]
+        if sentences:
+            reasons[name] = sentences[0]
+        elif all(models_defense(attack) == "none" for attack in settings):
+            reasons[name] = f"{name} ignores defenses"
+    return reasons
 
 
 def encodings(finished: Finished, where: Where, baseline: Baseline) -> Encodings | None:

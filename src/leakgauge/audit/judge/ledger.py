@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from leakgauge.audit.judge.single import least_single_p
 from leakgauge.audit.judge.values import Checkpoint, Line, Replay
 from leakgauge.audit.plan import comparisons
+from leakgauge.bounds.laws import times
+from leakgauge.defenses import parts_of
 from leakgauge.doctor.diagnosis import Diagnosis
 from leakgauge.study.study import Study
 
@@ -38,6 +41,29 @@ def adversaries(checkpoints: Sequence[Checkpoint]) -> list[tuple[str, str]]:
     return list(sentences)
 
 
+def _peers(study: Study) -> str:
+    """Who could have stood in a record's place, and the p-value that a single leak can reach with so many."""
+    groups, records, level = study.peer_groups.numpy(), len(study.records), study.verdict.significance
+    least, tests = 2 * least_single_p(groups, records), comparisons(study)
+    others = f"others{' of its class' if study.labels_granted else ''} ({len(groups) - records} in all)"
+    sentence = (
+        f"if nothing leaks, a reported record and {others} are exchangeable; a single leaking record reaches p = "
+        f"{min(1.0, least):.2g} at best, before the correction for {tests} comparison{'s' * (tests > 1)}"
+    )
+    short = f"; one leak among {tests} comparisons cannot reach {level:g} by itself: give more data, or fewer defenses"
+    return sentence + short * (least * tests > level)
+
+
+def _fresh(study: Study) -> list[tuple[str, str]]:
+    """Of every defense with noise: that each round draws its own, and in how many rounds a record takes part."""
+    how = (
+        f"the noise is drawn afresh in every round, and the same records take part in {times(study.bound_rounds)}: a "
+        "client that repeats its noise shows the exact difference of its gradients"
+    )
+    noisy = [name for name, one in study.defenses.items() if any(part.noise_law for part in parts_of(one.update))]
+    return [(f"every number of {name}", how) for name in noisy]
+
+
 def ledger(study: Study, diagnosis: Diagnosis | None, checkpoints: Sequence[Checkpoint]) -> list[Line]:
     """Number → assumption, a line each."""
     spec = study.spec
@@ -58,10 +84,7 @@ def ledger(study: Study, diagnosis: Diagnosis | None, checkpoints: Sequence[Chec
             "if nothing leaks, an update and that of another record with the same grants are exchangeable; corrected "
             f"for {comparisons(study)} comparisons (Holm)",
         ),
-        (
-            "exposure of a record",
-            "an adversary's scores of unrelated updates against it are about normal, with a common spread",
-        ),
+        ("one record by itself", _peers(study)),
         (
             "the null by the prior alone",
             f"the mean of {len(study.reference)} reference records"
@@ -76,6 +99,7 @@ def ledger(study: Study, diagnosis: Diagnosis | None, checkpoints: Sequence[Chec
     if len(set(spec.checkpoints.train_steps)) > 1 or spec.checkpoints.train_steps != [0]:
         how = "with each defense" if spec.checkpoints.defended else "without a defense"
         lines.append(("checkpoints", f"central SGD on {len(study.train)} train records, {how}"))
+    lines += _fresh(study)
     if any(defense.input for defense in study.defenses.values()):
         drawn = "the other record of the null goes through the same draws of the encoding; the guess through its own"
         lines.append(("scores against encodings", drawn))

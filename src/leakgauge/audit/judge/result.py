@@ -11,6 +11,7 @@ from leakgauge.audit.judge.ceiling import ceilings
 from leakgauge.audit.judge.finished import Baseline, Finished, Where, arms, encodings
 from leakgauge.audit.judge.ledger import ledger, replayed
 from leakgauge.audit.judge.model import Result
+from leakgauge.audit.judge.order import BORROWED, Stronger, at_least_as_bad, borrowed, weakens
 from leakgauge.audit.judge.values import (
     Alone,
     Attack,
@@ -131,10 +132,42 @@ class _Evidence:
         ready = {key: own[key] for key in control}
         early = {key: e for key in ready if (e := self.encodings[self.places[key]]) is not None}
         words = verdicts(ready, control, rules, early)
+        exceeding = self._order(finished, rules, words)
+        if exceeding:
+            ready = {key: self.arms[self.places[key]] or own for key, own in ready.items()}
+            control = {key: self.arms[self.bare[self.places[key]]] or own for key, own in control.items()}
+            words = verdicts(ready, control, rules, early)
+            words = {key: at_least_as_bad(word, exceeding.get(self.places[key], ())) for key, word in words.items()}
         return {
             key: words[key] if key in words else incomplete(finished.reasons(where)[0])
             for key, where in self.places.items()
         }
+
+    def _order(
+        self, finished: Finished, rules: Rules, words: Mapping[tuple[int, str], Verdict]
+    ) -> dict[Where, list[Stronger]]:
+        """Stronger defenses that leak more than a weaker one, whose adversaries then count for that one, too."""
+        exceeding: dict[Where, list[Stronger]] = {}
+        first = dict(self.arms)
+        own = {where: words[key] for key, where in self.places.items() if key in words}
+        for where in {**dict.fromkeys(self.places.values()), **dict.fromkeys(self.bare.values())}:
+            scored = first[where]
+            if scored is None or where.defense.input:
+                continue
+            for key, word in words.items():
+                at, there = self.places[key], first[self.places[key]]
+                alike = (at.step, repr(at.trained)) == (where.step, repr(where.trained))
+                if there is None or not alike or not weakens(where.defense, at.defense):
+                    continue
+                one = Stronger(key[1], repr(at.defense), there, word)
+                if one.exceeds(scored, rules.metric, own.get(where)):
+                    exceeding.setdefault(where, []).append(one)
+                    names = {BORROWED.format(name, one.name): name for name in there.adversaries}
+                    finished.borrowed.update({(where, called): (at, name) for called, name in names.items()})
+        for where, stronger in exceeding.items():
+            if (scored := first[where]) is not None:
+                self.arms[where] = borrowed(scored, stronger)
+        return exceeding
 
 
 class _Accuracies:
@@ -257,6 +290,7 @@ def _control(verdict: Verdict) -> Control | None:
         n=gain.n,
         p=positive.together.p,
         recognised=positive.together.recognised,
+        records=positive.together.records,
         adversaries={
             name: Alone(p=finding.p, recognised=finding.recognised, works=name in positive.works)
             for name, finding in positive.each.items()

@@ -20,7 +20,7 @@ def records(
     """Every record with its best reconstruction and the best null, most exposed first."""
     best = {name: arms.best("real", name) for name in arms.prior}
     nulls = {arm: arms.best(arm, metric) for arm in NULLS if arm != "prior"}
-    exposure = arms.exposure(metric)
+    exposure = arms.exposure()
     rows = []
     for i, label in enumerate(labels):
         arm = max(nulls, key=lambda null: (nulls[null][i], null))
@@ -85,6 +85,8 @@ def _adversary(
     finished: Finished, where: Where, arms: Arms, early: Encodings | None, metric: str, name: str
 ) -> Adversary:
     cells = finished.read(where, name) or []
+    added = finished.borrowed.get((where, name))
+    own = [] if added is None else [f"adds {added[0].defense!r} to what was sent, then attacks that: it finds more"]
     return Adversary(
         name=name,
         expression=cells[0]["adversary"],
@@ -93,7 +95,7 @@ def _adversary(
         mean=float(arms.scores["real"][name][metric].mean()),
         encoding=float(early.arms.scores["real"][name][metric].mean()) if early else None,
         evaluations=sum(cell["evaluations"] for cell in cells),
-        assumed=tuple(sorted({sentence for cell in cells for sentence in cell["assumed"]})),
+        assumed=(*own, *sorted({sentence for cell in cells for sentence in cell["assumed"]})),
         tuned=tuple(cells[0].get("tuned", ())),
         treatments=tuple(cells[0].get("treatments", ())),
     )
@@ -107,5 +109,7 @@ def ablation(finished: Finished, where: Where, arms: Arms, metric: str) -> list[
         without = [np.concatenate([cell["scores"][metric] for cell in each]) for each in cells if each]
         if len(without) == len(cells):
             loss = excess(arms.by_update(arms.best("real", metric)), arms.by_update(best_of(without)))
-            worth.append(Grant(grant=grant, mean=loss.mean, low=loss.low, high=loss.high, n=loss.n))
+            right = max(float(np.mean([one for cell in each for one in cell["labels"]])) for each in cells if each)
+            numbers = loss.model_dump(exclude={"p"})
+            worth.append(Grant(grant=grant, labels=round(right, 6), **numbers))
     return worth

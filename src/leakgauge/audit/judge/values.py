@@ -199,13 +199,18 @@ class Control(Interval):
 
     p: Finite
     recognised: int = 0
+    records: int | None = None
     adversaries: dict[str, Alone] = {}
 
 
 class Grant(Interval):
-    """What a grant was worth: the mean loss of score without it."""
+    """What a grant was worth: the mean loss of score without it.
+
+    ``labels`` is the share of labels that the best adversary had right without it.
+    """
 
     grant: str
+    labels: Finite | None = None
 
 
 class Part(Value):

@@ -1,8 +1,8 @@
 """Verdicts: what can be said of each defense, and why, in a sentence (words: :mod:`leakgauge.audit.judge.words`).
 
 "Above the null" compares with the update of another record: the one null that is exchangeable with the truth when
-nothing leaks, so that the test over all records holds its level exactly (that of one record by itself rests on
-normal scores; evidence: false alarms). Noise in place of the update and a guess from the prior alone are
+nothing leaks, so that the test over all records holds its level exactly; the test of one record by itself exchanges
+records instead (:mod:`leakgauge.audit.judge.single`). Noise in place of the update and a guess from the prior alone are
 easier or harder to beat for reasons that have nothing to do with leakage; they are reported beside it, and a record
 counts as recognised only if it beats all three.
 
@@ -11,7 +11,8 @@ encoding that comes back from the update is a leak whether or not it could be un
 ``recognisable`` where a recognised encoding shows one record to the eye (a transformed image).
 
 The positive control asks for more than a p-value: an adversary that gains a hundredth without a defense beats its null,
-and would miss nearly every leak behind one. Its silence counts only if it recognises a record without the defense.
+and would miss nearly every leak behind one. Its silence counts only if it recognises a record without the defense, and
+models the defense: an attack that matches updates as if nothing had been done to them finds nothing behind a mere sign.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from leakgauge.audit.judge.arms import NULLS, Arms, Encodings
+from leakgauge.audit.judge.arms import NULLS, Arms, Encodings, Nearly
 from leakgauge.audit.judge.statistics import holm, rate_at
 from leakgauge.audit.judge.values import Excess, Rate
 from leakgauge.audit.judge.words import Word, at_least
@@ -62,7 +63,9 @@ class Finding:
     single: float
     recognised: int
     records: int
-    best: float
+    nearly: Nearly
+    labels: int | None = None
+    """How many labels the adversary that has the most of them right has right."""
 
     @property
     def p(self) -> float:
@@ -72,10 +75,10 @@ class Finding:
 def find(arms: Arms, rules: Rules) -> Finding:
     """Compare the update with the nulls."""
     real = arms.best("real", rules.metric)
-    single = float(arms.exposure(rules.metric).min()) * len(real)
     gains = {null: arms.excess(rules.metric, null) for null in NULLS}
     recognised = arms.recognised(rules.metric, rules.threshold)
-    return Finding(gains, min(1.0, single), recognised, len(real), float(real.max()))
+    nearly, labels = arms.nearly(rules.metric, rules.threshold), max(arms.labels.values(), default=None)
+    return Finding(gains, arms.single(), recognised, len(real), nearly, labels)
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ def verdicts(
 
 def judge(arms: Arms, finding: Finding, p: float, positive: Control, rules: Rules) -> Verdict:
     """The word for one defense, and why, from its finding, its corrected p-value and the positive control."""
-    word, why = _exact(arms, rules) or _leak(finding, p, positive, rules) or _silent(p, positive, rules)
+    word, why = _exact(arms, rules) or _leak(finding, p, positive, rules) or _silent(arms, p, positive, rules)
     pool = arms.unrelated(rules.metric)[arms.alike]
     rate = rate_at(arms.best("real", rules.metric), pool) if len(pool) else None
     return Verdict(word, why, finding, p, rate, positive)
@@ -195,19 +198,29 @@ def _leak(finding: Finding, p: float, positive: Control, rules: Rules) -> tuple[
         return "recognisable", f"{_reach(finding.recognised, finding.records, 'records', rules)} ({_p(p)})"
     if positive.traces(rules.significance):
         why = f"the null is beaten ({_p(p)}), but no record reaches {rules.recognisable} and beats every null"
-        return "detectable", why
+        return "detectable", f"{why}: {finding.nearly.text(rules.judge)}"
     return None
 
 
-def _silent(p: float, positive: Control, rules: Rules) -> tuple[Word, str]:
-    """No leak was found: is that worth anything?"""
+def _silent(arms: Arms, p: float, positive: Control, rules: Rules) -> tuple[Word, str]:
+    """No leak was found: is that worth anything?
+
+    It is where an adversary that models the defense recognises a record without it.
+    """
     works, idle = positive.works, [name for name in positive.each if name not in positive.works]
     if not works:
-        best = f"the best {rules.judge.label} is {positive.together.best:.2g}"
+        plain = positive.together
+        why = (
+            f"without a defense the adversaries recognise none of {plain.records} records either "
+            f"({plain.nearly.text(rules.judge)}, {_p(plain.p)})"
+        )
+        return "too weak", f"{why}: {_remedy(plain)}"
+    if all(name in arms.unmodelled for name in works):
+        reasons = "; ".join(dict.fromkeys(arms.unmodelled[name] for name in works))
         return (
             "too weak",
-            f"without a defense the adversaries recognise no record either ({best}, {_p(positive.together.p)}): give "
-            "them more steps or restarts, or an easier set-up",
+            f"not modelled: {reasons}. Not above the null ({_p(p)}), but no adversary that models this defense works; "
+            "audit with adaptive(), or give the part an `apply` or a density",
         )
     besides = f"; {', '.join(idle)} did not, and adds nothing" if idle else ""
     return (
@@ -216,6 +229,18 @@ def _silent(p: float, positive: Control, rules: Rules) -> tuple[Word, str]:
         f"{'recognise' if len(works) > 1 else 'recognises'} {positive.together.recognised} of "
         f"{positive.together.records} records{besides}",
     )
+
+
+def _remedy(plain: Finding) -> str:
+    """What to do about adversaries that recognise nothing without a defense."""
+    if plain.labels is not None and 2 * plain.labels < plain.records:
+        return (
+            f"their labels are wrong ({plain.labels} of {plain.records} are right), and more steps will not mend that; "
+            'let them search for the labels (labels = "joint"), or grant them (labels = "known")'
+        )
+    if plain.nearly.null == "prior":
+        return "give them more steps or restarts, a stronger prior, or an easier set-up"
+    return "give them more steps or restarts, or an easier set-up"
 
 
 def _at_least(verdict: Verdict, encoded: Encoded, rules: Rules) -> Verdict:

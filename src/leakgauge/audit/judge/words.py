@@ -5,7 +5,7 @@ exact        a record was recovered to numerical precision
 recognisable above the null, and a record above the leak threshold
 detectable   above the null
 no evidence  not above the null, although without the defense the same adversaries recognise records
-too weak     they do not: nothing can be concluded
+too weak     they do not, or none of them models the defense: nothing can be concluded
 incomplete   a planned cell failed
 invalid      the set-up does not replay
 ============ ===================================================================================================
@@ -107,10 +107,10 @@ WORDS: dict[Word, Entry] = {
             ExitCode.DONE,
             "none",
             "question",
-            "nothing can be concluded: the attacks fail without a defense, too",
-            "The attacks did not work even with the defense switched off, so their failure says nothing about the "
-            "defense. Do not read this as safe. Give the attacks more steps or more records, or check the "
-            "set-up, and run again.",
+            "nothing can be concluded: the attacks fail without the defense, too, or do not model it",
+            "The attacks did not work even with the defense switched off, or they ignore what it does, so their "
+            "failure says nothing about the defense. Do not read this as safe. Give the attacks more steps or more "
+            "records, or an attack that models the defense, or check the set-up, and run again.",
         ),
         Entry(
             "incomplete",

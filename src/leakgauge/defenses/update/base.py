@@ -81,6 +81,8 @@ class UpdatePart(Part):
     nuisances: ClassVar[tuple[Nuisance, ...]] = ()
     support: ClassVar[Support] = "entries"
     post_processing: ClassVar[bool] = False
+    makes_zeros: ClassVar[bool] = False
+    """Whether an entry that it let out as zero may have been any other number, so that earlier zeros do not show."""
 
     @property
     def per_example(self) -> bool:
@@ -121,6 +123,10 @@ class UpdatePart(Part):
     def covered(self, observed: Tree) -> dict[str, Tree]:
         """The same when later parts have set further entries to zero."""
         return self.visible(observed)
+
+    def undone(self, observed: Tree) -> Tree | None:
+        """What this part was given, from what it let out ``[M, …]``; None where that cannot be told."""
+        return None
 
     def apply(self, update: Updates, known: Known) -> Updates | None:
         """This part as a differentiable map of the update, given its nuisances; None if it is none."""

@@ -80,10 +80,15 @@ class Chain(UpdatePart):
                 values = {name: value for name, value in values.items() if name in places}
             known.update({f"{label}.{name}": value for name, value in values.items()})
             scaled = scaled or isinstance(part, Clip)
-            if not isinstance(part, Identity | Clip):
-                zeroed = True
-                if not values:
-                    break  # noise covers up what lies below it
+            if isinstance(part, Identity | Clip):
+                continue
+            before = part.undone(observed)
+            if before is not None:
+                observed = before
+                continue
+            zeroed = True
+            if not values or part.makes_zeros:
+                break  # noise, and zeros of a rounding, cover up what lies below them
         return known
 
     def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:

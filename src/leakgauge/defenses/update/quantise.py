@@ -38,6 +38,7 @@ class Quantise(UpdatePart):
 
     levels: int = 1
     post_processing: ClassVar[bool] = True
+    makes_zeros: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         guards.count(self.levels, "levels", "quantise")
@@ -107,9 +108,17 @@ class Quantise(UpdatePart):
             yield level, inside & ((step > 0) | (k == 0))
 
     def log_forgiving(
-        self, observed: Tree, update: Updates, known: Known, share: float, threshold: Tree | None = None
+        self,
+        observed: Tree,
+        update: Updates,
+        known: Known,
+        share: float,
+        threshold: Tree | None = None,
+        dropped: float = 0.0,
     ) -> Tensor:
         """The mean over entries of ``log((1 − s) P(o | u) + s e^{−a})``: a share s of them may be anywhere.
+
+        A share ``dropped`` was set to zero at random before, nobody knows where: ``P(0 | u)`` is then that much larger.
 
         ``a = |u − o| / Δ``; where a later pruning sent a zero, any level below its ``threshold`` τ did it, and a is the
         way to the last of those, ``(|u| − τ + Δ)₊ / Δ``. The density itself is minus infinity for any candidate that is
@@ -121,7 +130,7 @@ class Quantise(UpdatePart):
             below = trees.mapped(
                 lambda o, t, d: torch.where(o == 0, (t - d).clamp(min=0), 0.0), observed, threshold, step
             )
-        value = update.entries(_forgiving(share), observed, step, below).sum(1)
+        value = update.entries(_forgiving(share, dropped), observed, step, below).sum(1)
         return value / sum(update.sizes)
 
     def _step(self, known: Mapping[str, Step]) -> Step:
@@ -158,25 +167,33 @@ def _on_grid(o: Tensor, step: Tensor) -> Tensor:
     return (level - level.round()).abs() < 1e-5 * (1 + level.abs())
 
 
-def _forgiving(share: float) -> Sloped:
-    """``log((1 − s) (1 − a)₊ + s e^{−a})`` with ``a = (|u − o| − below)₊ / Δ``, and its slope."""
+def _forgiving(share: float, dropped: float = 0.0) -> Sloped:
+    """``log((1 − s) P + s e^{−a})`` with ``a = (|u − o| − below)₊ / Δ``, and its slope.
 
-    def pieces(u: Tensor, o: Tensor, step: Tensor, below: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    ``P = (1 − p) (1 − a)₊ + p [o = 0]``, with ``p = dropped``.
+    """
+    survives = (1 - share) * (1 - dropped)
+
+    def pieces(u: Tensor, o: Tensor, step: Tensor, below: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         away, width = u - o, step.clamp(min=torch.finfo(u.dtype).tiny ** 0.5)
         gap = ((away.abs() - below) / width).clamp(min=0)
-        return away, gap, share * torch.exp(-gap)
+        zero = torch.where(o == 0, (1 - share) * dropped, 0.0)
+        return away, gap, zero, share * torch.exp(-gap)
 
     def value(u: Tensor, o: Tensor, step: Tensor, below: Tensor) -> Tensor:
-        _, gap, tail = pieces(u, o, step, below)
+        _, gap, zero, tail = pieces(u, o, step, below)
         # far out the exponential vanishes before its logarithm does
-        return torch.where(gap < 1, torch.log((1 - share) * (1 - gap).clamp(min=0) + tail), math.log(share) - gap)
+        near = (gap < 1) | (zero > 0)
+        mass = survives * (1 - gap).clamp(min=0) + zero + tail
+        return torch.where(near, torch.log(torch.where(near, mass, 1.0)), math.log(share) - gap)
 
     def both(u: Tensor, o: Tensor, step: Tensor, below: Tensor) -> Slopes:
-        away, gap, tail = pieces(u, o, step, below)
-        near = gap < 1
-        hat = (1 - share) * (1 - gap) + tail
-        total = torch.where(near, torch.log(hat.clamp(min=torch.finfo(u.dtype).tiny)), math.log(share) - gap).sum()
-        steep = torch.where(gap > 0, torch.where(near, (1 - share + tail) / hat, 1.0), 0.0)
+        away, gap, zero, tail = pieces(u, o, step, below)
+        mass = survives * (1 - gap).clamp(min=0) + zero + tail
+        far = (gap >= 1) & (zero == 0)
+        total = torch.where(far, math.log(share) - gap, torch.log(mass.clamp(min=torch.finfo(u.dtype).tiny))).sum()
+        steep = torch.where(far, 1.0, (torch.where(gap < 1, survives, 0.0) + tail) / torch.where(far, 1.0, mass))
+        steep = torch.where(gap > 0, steep, 0.0)
         slope = steep.mul_(away.sign()).div_(step.clamp(min=torch.finfo(u.dtype).tiny ** 0.5))
         return total, slope, -1.0
 

@@ -1,0 +1,197 @@
+"""The model of one mechanism: a rearrangement, a traced map, or mean and variance of a random release."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from leakgauge.adversary.simulation.maps import at_seed, is_differentiable, slopes_of, straight_through
+from leakgauge.adversary.simulation.mechanism import Mechanism, flat, shaped
+from leakgauge.adversary.simulation.rearrangement import Rearrangement, Run, fitted, probed
+from leakgauge.adversary.simulation.stand_ins import Dropped, Entries, Estimated, Rearranged, StandIn, Traced
+
+SEEDS = 32
+"""Simulated releases of every known update, of a random part."""
+EXPLAINED = 0.5
+"""The least share of what varies between releases that a slope must explain to stand for a map."""
+FLOOR = 1e-2
+"""The smallest standard deviation of an entry, in root mean squares of its tensor: no noise is none at all."""
+
+
+def model_of(mechanism: Mechanism) -> StandIn | str:
+    """A stand-in for the part, or why there is none."""
+    return _deterministic(mechanism) if mechanism.deterministic else _random(mechanism)
+
+
+def _deterministic(mechanism: Mechanism) -> StandIn | str:
+    part = mechanism.part
+    if not mechanism.asks:
+        inputs = [flat(one) for one in mechanism.inputs]
+        found = fitted(_run(mechanism, 0), [one.double() for one in inputs], _sizes(mechanism))
+        if found is not None:
+            return Rearranged(part, how=found, sentence="simulated: it only renames, scales or shifts entries")
+        how = at_seed(mechanism, 0)
+        if is_differentiable(how, inputs):
+            return Traced(part, how=how, sentence="simulated: deterministic, and differentiated as it is")
+    x, y = torch.stack([flat(one).double() for one in mechanism.inputs]), mechanism.releases((0,))[:, 0]
+    slope, explained = slopes_of(x, y, mechanism.inputs[0])
+    if explained < EXPLAINED:
+        what = "it asks the client for its records" if mechanism.asks else "it cannot be differentiated"
+        return f"{what}, and a slope per tensor explains {explained:.0%} of what its releases vary"
+    if mechanism.asks:
+        return _estimate(mechanism, _affine(slope, x, y), y.unsqueeze(1), x)
+    words = "simulated: deterministic; its slope is taken straight through"
+    return Traced(part, how=straight_through(how, slope), sentence=words)
+
+
+def _random(mechanism: Mechanism) -> StandIn | str:
+    x = torch.stack([flat(one).double() for one in mechanism.inputs])
+    releases = mechanism.releases(range(SEEDS))
+    mean: Entries | None = None
+    if mechanism.repeatable and not mechanism.asks:
+        dropped = _dropped(mechanism, releases, x)
+        if dropped is not None:
+            words = "simulated: it drops entries at random, which shows, and renames or scales the others"
+            share = min(float((releases == 0).double().mean()), 1 - 1e-6)
+            return Dropped(mechanism.part, how=dropped, share=share, sentence=words)
+        mean = _rearranged_mean(mechanism, releases, x) or _traced_mean(mechanism, releases)
+    if mean is None:
+        noise = releases.var(1).mean(0) / SEEDS
+        slope, explained = slopes_of(x, releases.mean(1), mechanism.inputs[0], noise)
+        if explained < EXPLAINED:
+            return f"it is random, and a slope per tensor explains {explained:.0%} of what its mean releases vary"
+        mean = _affine(slope, x, releases.mean(1))
+    return _estimate(mechanism, mean, releases, x)
+
+
+def _estimate(mechanism: Mechanism, mean: Entries, releases: Tensor, x: Tensor) -> StandIn | str:
+    """The stand-in of a random release with this mean; ``releases`` is ``[R, K, P]``."""
+    with torch.no_grad():
+        means = mean(x.to(flat(mechanism.inputs[0]))).double()
+    away = releases - means.unsqueeze(1)
+    scale = (releases * means.unsqueeze(1)).sum(2, keepdim=True) / means.square().sum(1).view(-1, 1, 1).clamp(
+        min=1e-300
+    )
+    unscaled = releases - scale * means.unsqueeze(1)
+    if float(unscaled.square().sum()) < 1e-6 * float(away.square().sum()):
+        if bool((scale < 0).any()):
+            return "it multiplies the update by a random number of either sign"
+        words = "simulated: a random positive scale, cancelled since directions alone are matched"
+        return Traced(mechanism.part, how=mean, sentence=words)
+    variance = away.square().mean((0, 1))
+    sizes = [mechanism.inputs[0][name].numel() for name in sorted(mechanism.inputs[0])]
+    signal = torch.cat([one.square().mean().expand(one.shape[1]) for one in means.split(sizes, 1)])
+    variance = torch.maximum(variance, FLOOR**2 * signal).clamp(min=torch.finfo(torch.float32).tiny)
+    words = f"simulated: mean and variance per entry from {releases.shape[0] * releases.shape[1]} releases"
+    return Estimated(mechanism.part, how=mean, variance=variance, sentence=f"{words} of known updates")
+
+
+def _probed(mechanism: Mechanism, x: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The slopes of every seed ``[S, P]``, and the one source of every entry; None if there is no such thing."""
+    slopes, source, named = [], torch.arange(x.shape[1]), torch.zeros(x.shape[1], dtype=torch.bool)
+    sizes = _sizes(mechanism)
+    for seed in range(SEEDS):
+        probe = probed(_run(mechanism, seed), x[0], sizes)
+        if probe is None:
+            return None
+        live = probe[0] != 0
+        if bool((live & named & (source != probe[1])).any()):
+            return None
+        source, named = torch.where(live, probe[1], source), named | live
+        slopes.append(probe[0])
+    return torch.stack(slopes), source
+
+
+def _dropped(mechanism: Mechanism, releases: Tensor, x: Tensor) -> Rearrangement | None:
+    """The map of the entries that are not dropped, where a release is that or zero."""
+    probes = _probed(mechanism, x)
+    if probes is None:
+        return None
+    slopes, source = probes
+    most = slopes.gather(0, slopes.abs().argmax(0, keepdim=True))[0]
+    found = Rearrangement(most, source, torch.zeros_like(most))
+    away = (releases - found(x).unsqueeze(1)).abs() * (releases != 0)
+    return found if float(away.max()) <= 1e-4 * float(releases.abs().max()) else None
+
+
+def _rearranged_mean(mechanism: Mechanism, releases: Tensor, x: Tensor) -> Entries | None:
+    """The mean as slopes of single entries: additive noise, and random scales of entries."""
+    probes = _probed(mechanism, x)
+    if probes is None:
+        return None
+    slopes, source = probes
+    slope = _pooled(slopes, mechanism)
+    offset, error = _offset(releases, slope * x[:, source])
+    found = Rearrangement(slope, source, offset)
+    gap = (releases.mean(1) - found(x)).square().mean(0)
+    return found if bool((gap <= 25 * (error.square() * len(x) + 1e-8 * x.square().mean())).all()) else None
+
+
+def _pooled(slopes: Tensor, mechanism: Mechanism) -> Tensor:
+    """The mean slope of every entry over seeds ``[S, P]``: one for a whole tensor where its entries agree."""
+    mean, error = slopes.mean(0), slopes.var(0) / len(slopes)
+    sizes = [mechanism.inputs[0][name].numel() for name in sorted(mechanism.inputs[0])]
+    pieces = []
+    for one, noise in zip(mean.split(sizes), error.split(sizes), strict=True):
+        alike = len(one) > 1 and float(one.var()) <= 2 * float(noise.mean())
+        pieces.append(one.mean().expand_as(one) if alike else one)
+    return torch.cat(pieces)
+
+
+def _traced_mean(mechanism: Mechanism, releases: Tensor) -> Entries | None:
+    """``E f(u) ≈ m₀ + mean_s [f_s(u) − f_s(u₀)]``: under a common seed, additive noise cancels in the difference."""
+    inputs = [flat(one) for one in mechanism.inputs]
+    first, second = at_seed(mechanism, 0), at_seed(mechanism, 1)
+    if not is_differentiable(first, inputs):
+        return None
+    probes = torch.stack(inputs)
+    with torch.no_grad():
+        gaps = [(how(probes) - how(probes[:1])).double() for how in (first, second)]
+    additive = float((gaps[0] - gaps[1]).abs().max()) <= 1e-3 * float(gaps[0].abs().max())
+    maps = [first] if additive else [at_seed(mechanism, seed) for seed in range(8)]
+    base = [how(probes[:1]).detach() for how in maps]
+
+    def change(entries: Tensor) -> Tensor:
+        return torch.stack([how(entries) - start.to(entries) for how, start in zip(maps, base, strict=True)]).mean(0)
+
+    with torch.no_grad():
+        level = (releases.mean(1) - change(probes).double()).mean(0)
+    return lambda entries: level.to(entries) + change(entries)
+
+
+def _affine(slope: Tensor, x: Tensor, y: Tensor) -> Rearrangement:
+    return Rearrangement(slope, torch.arange(x.shape[1]), (y - slope * x).mean(0))
+
+
+def _offset(releases: Tensor, predicted: Tensor) -> tuple[Tensor, Tensor]:
+    """What releases ``[R, K, P]`` exceed their prediction by, zero where that is chance, and its standard error."""
+    rest = releases - predicted.unsqueeze(1)
+    error = (rest.flatten(0, 1).var(0) / rest[..., 0].numel()).sqrt()
+    offset = rest.mean((0, 1))
+    return torch.where(offset.abs() > 5 * error + 1e-6 * releases.abs().amax((0, 1)), offset, 0.0), error
+
+
+def _run(mechanism: Mechanism, seed: int) -> Run:
+    like = mechanism.inputs[0]
+    first = flat(like)
+
+    def run(entries: Tensor) -> Tensor:
+        with torch.no_grad():
+            return flat(mechanism.run(shaped(entries.to(first), like), seed)).double()
+
+    return run
+
+
+def _sizes(mechanism: Mechanism) -> Tensor:
+    """The usual size of every entry: the root mean square of its tensor over the known updates."""
+    like = mechanism.inputs[0]
+    squares = [
+        torch.stack([one[name].double().square().mean() for one in mechanism.inputs]).mean() for name in sorted(like)
+    ]
+    overall = torch.stack(squares).mean()
+    return torch.cat(
+        [
+            (square if float(square) else overall).clamp(min=1e-300).sqrt().expand(like[name].numel())
+            for name, square in zip(sorted(like), squares, strict=True)
+        ]
+    )

@@ -1,0 +1,104 @@
+"""Several captured rounds of one client, looked at together: noise that repeats is cancelled by their difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from leakgauge.adversary import nulls
+from leakgauge.adversary.repeats import Repeat
+from leakgauge.attacks import differences
+from leakgauge.client import LABELS
+from leakgauge.inspect.captures import Capture
+from leakgauge.inspect.client import Client
+from leakgauge.inspect.findings import Compared, Finding, Guess
+from leakgauge.observation import Observation, Round
+from leakgauge.seeds import seed_of
+from leakgauge.task import Task
+from leakgauge.types import Nuisances, Records
+
+ADVERSARY = "the difference of rounds whose noise repeats"
+
+
+def with_rounds(
+    client: Client,
+    captures: Sequence[Capture],
+    findings: Sequence[Finding],
+    *,
+    labels: Tensor | None,
+    known: Records | None,
+    draws: int,
+    seed: int,
+) -> list[Finding]:
+    """The findings, with a note where rounds of one client share their noise or their mask, and what that gives."""
+    noted, further = list(findings), []
+    for name, places in _clients(captures).items():
+        several = [captures[place] for place in places]
+        task = client.task(several[0])
+        observation = _observation(task, several, client.batch, labels)
+        repeats = differences.repeated(task, observation)
+        for repeat in repeats:
+            for place in (places[repeat.first], places[repeat.second]):
+                noted[place] = replace(noted[place], notes=(*noted[place].notes, _note(several, repeat)))
+        pair = next((repeat for repeat in repeats if repeat.what == "noise"), None)
+        free = differences.differences(task, observation, repeats) if pair else None
+        if pair and free:
+            capture = replace(several[pair.first], name=f"client {name}, difference", notes=(_note(several, pair),))
+            compared = _compared(task, *free, capture, known, draws, seed_of(seed, places[0], draws))
+            further.append(compared.finding(capture))
+    return [*noted, *further]
+
+
+def _clients(captures: Sequence[Capture]) -> dict[str, list[int]]:
+    """The places of every client's captures, of those with at least two rounds of one kind."""
+    places: dict[tuple[str, str], list[int]] = {}
+    for place, capture in enumerate(captures):
+        if capture.client is not None:
+            places.setdefault((capture.client, capture.kind), []).append(place)
+    return {client: at for (client, _), at in places.items() if len(at) > 1}
+
+
+def _observation(task: Task, captures: Sequence[Capture], batch: int, labels: Tensor | None) -> Observation:
+    """The rounds in the scale they were sent in, which noise shares and gradients do not."""
+    granted: Nuisances = {} if labels is None else {LABELS: labels}
+    sign = -1 if task.recipe.shares == "change" else 1
+    rounds = [
+        Round(
+            {name: sign * one.size * value for name, value in one.gradient.items()},
+            {name: one.before.tensors[name].to(value) for name, value in task.params.items()},
+            granted,
+        )
+        for one in captures
+    ]
+    return Observation(tuple(rounds), batch)
+
+
+def _note(captures: Sequence[Capture], repeat: Repeat) -> str:
+    first, second = (captures[place].round or str(place + 1) for place in (repeat.first, repeat.second))
+    consequence = "their difference is free of it" if repeat.what == "noise" else "it hides the same entries each time"
+    return f"{repeat.described(first, second)}: {consequence}"
+
+
+def _compared(
+    task: Task, own: Task, difference: Observation, capture: Capture, known: Records | None, draws: int, seed: int
+) -> Compared:
+    """The attack on the difference in both signs, unless the file states it, and on noise in its place."""
+    signs = (1,) if capture.declared else (1, -1)
+    clear = [_turned(difference, sign) for sign in signs]
+    noise = [nulls.noise([difference], seed=seed_of(seed, k))[0] for k in range(draws)]
+    guesses = []
+    for observation in (*clear, *noise):
+        reconstruction, share = differences.attacked(task, own, observation, seed=seed)
+        inputs = reconstruction.inputs[0].detach().float()
+        if task.domain.box is not None:
+            inputs = inputs.nan_to_num().clamp(*task.domain.box)
+        guesses.append(Guess(share, inputs, reconstruction.labels[0], ADVERSARY))
+    entries = sum(value.numel() for value in task.params.values())
+    return Compared(entries, [sign < 0 for sign in signs], guesses[: len(signs)], guesses[len(signs) :], known)
+
+
+def _turned(observation: Observation, sign: int) -> Observation:
+    rounds = [replace(r, observed={n: sign * v for n, v in r.observed.items()}) for r in observation.rounds]
+    return replace(observation, rounds=tuple(rounds))

@@ -1,0 +1,107 @@
+"""Defenses as a user writes them from the how-to: a class with ``release``, which says nothing else of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leakgauge.defenses import Release, UpdatePart
+from leakgauge.types import Context, Tree
+
+
+def _each(update: Tree, change: Callable[[str, Tensor], Tensor]) -> Release:
+    return Release({name: change(name, value) for name, value in update.items()})
+
+
+@dataclass(frozen=True)
+class Times(UpdatePart):
+    """A public multiple, also a negative one."""
+
+    factor: float
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        return _each(update, lambda name, u: self.factor * u)
+
+
+@dataclass(frozen=True)
+class Shuffled(UpdatePart):
+    """A fixed public permutation of the entries of every tensor."""
+
+    seed: int = 0
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        def permuted(name: str, u: Tensor) -> Tensor:
+            order = torch.randperm(u.numel(), generator=torch.Generator().manual_seed(self.seed + u.numel()))
+            return u.flatten()[order].view(u.shape)
+
+        return _each(update, permuted)
+
+
+@dataclass(frozen=True)
+class NoisyBiases(UpdatePart):
+    """Noise where it costs least and helps least."""
+
+    std: float = 1.0
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        def change(name: str, u: Tensor) -> Tensor:
+            return u + self.std * torch.randn(u.shape, generator=generator).to(u) if name.endswith("bias") else u
+
+        return _each(update, change)
+
+
+@dataclass(frozen=True)
+class WithoutFirst(UpdatePart):
+    """The first layer is not sent."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        first = next(iter(update)).partition(".")[0]
+        return _each(update, lambda name, u: torch.zeros_like(u) if name.partition(".")[0] == first else u)
+
+
+@dataclass(frozen=True)
+class Cubed(UpdatePart):
+    """A public bijection of every entry."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        return _each(update, lambda name, u: u + 10 * u**3)
+
+
+@dataclass(frozen=True)
+class ThroughNumpy(UpdatePart):
+    """A map that cannot be differentiated, because it leaves torch."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        return _each(update, lambda name, u: torch.from_numpy(-2.0 * u.detach().numpy()).to(u))
+
+
+@dataclass(frozen=True)
+class Drowned(UpdatePart):
+    """Uniform noise a thousand times as large as any update."""
+
+    width: float = 1e3
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        def change(name: str, u: Tensor) -> Tensor:
+            return u + self.width * (torch.rand(u.shape, generator=generator) - 0.5).to(u)
+
+        return _each(update, change)
+
+
+@dataclass(frozen=True)
+class Unrelated(UpdatePart):
+    """Noise in place of the update."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        return _each(update, lambda name, u: torch.randn(u.shape, generator=generator).to(u))
+
+
+@dataclass(frozen=True)
+class Silent(UpdatePart):
+    """Nothing is sent."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        return _each(update, lambda name, u: torch.zeros_like(u))

@@ -1,0 +1,150 @@
+"""Parts that have only a ``release``: what the adversary finds out by simulating them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+import leakgauge as lg
+from leakgauge.adversary.simulation import Dropped, Estimated, Rearranged, Traced, simulate, simulate_whole
+from leakgauge.adversary.simulation.labels import labels_by_simulation
+from leakgauge.defenses import clip, gaussian, prune, quantise, random_prune
+from leakgauge.errors import AssumptionWarning, NotModelledWarning
+from leakgauge.testing import image_records, image_task
+from tests.adversary import own_parts as own
+
+
+def image_score(how: Any, *, labels: lg.types.Labels = "inferred", steps: int = 60, count: int = 1) -> list[float]:
+    """The SSIM of ``adaptive()`` on bundled images."""
+    records, task = image_records(count), image_task().protect(how)
+    observations = lg.observe(task, records, threat=lg.Threat(labels=labels))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AssumptionWarning)
+        reconstruction = lg.attacks.adaptive(steps=steps)(task, observations)
+    scores: list[float] = lg.metrics.ssim(reconstruction.inputs[:, 0], records.inputs).tolist()
+    return scores
+
+
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [
+        (own.Negated(), Rearranged),
+        (own.Shuffled(), Rearranged),
+        (own.Doubled(), Rearranged),
+        (own.NumpyNegated(), Rearranged),
+        (own.Rotated(), Traced),
+        (own.NumpyRounded(), Traced),
+        (own.Louder(), Traced),
+        (own.Dropping(), Dropped),
+        (own.BiasNoise(), Estimated),
+        (own.UnseededNoise(), Estimated),
+    ],
+)
+def test_the_model_of_a_part(part: Any, kind: type) -> None:
+    simulation = simulate(image_task().protect(part))
+    assert [type(one) for one in simulation.stand_ins] == [kind]
+    assert not simulation.unmodelled
+
+
+@pytest.mark.parametrize("part", [own.NumpySorted(), own.Asking()])
+def test_what_cannot_be_simulated_is_named(part: Any) -> None:
+    ((unmodelled, reason),) = simulate(image_task().protect(part)).unmodelled
+    assert unmodelled == part
+    assert reason
+    task = image_task().protect(part)
+    observations = lg.observe(task, image_records(1))
+    with pytest.warns(NotModelledWarning, match=type(part).__name__):
+        lg.attacks.adaptive(steps=1)(task, observations)
+
+
+@pytest.mark.parametrize("part", [own.Negated(), own.Shuffled(), own.NumpyNegated()])
+def test_a_public_bijection_is_undone(part: Any) -> None:
+    task, records = image_task(), image_records(1)
+    (plain,), (sent,) = lg.observe(task, records), lg.observe(task.protect(part), records)
+    simulation = simulate(task.protect(part))
+    assert repr(simulation.task.protection) == "identity()"
+    (undone,) = simulation.observed([sent])
+    for name, value in plain.rounds[0].observed.items():
+        torch.testing.assert_close(undone.rounds[0].observed[name], value, rtol=1e-4, atol=1e-6 * float(value.norm()))
+
+
+def test_noise_is_found_where_it_is_and_as_large_as_it_is() -> None:
+    task = image_task().protect(own.BiasNoise(std=0.5))
+    (stand_in,) = simulate(task).stand_ins
+    assert isinstance(stand_in, Estimated)
+    sizes = {name: task.params[name].numel() for name in sorted(task.params)}
+    for name, variance in zip(sizes, stand_in.variance.split(list(sizes.values())), strict=True):
+        if name.endswith("bias"):  # a mean of 192 squares and more: 12 of its deviations
+            assert float(variance.mean()) == pytest.approx(0.25, rel=12 * (2 / 192) ** 0.5)
+        else:
+            assert float(variance.max()) < 0.01
+
+
+def test_simulating_leaves_the_global_generators_alone() -> None:
+    before = torch.get_rng_state()
+    simulate(image_task().protect(own.BiasNoise()))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("part", [own.BiasNoise(), own.Dropping()])
+def test_labels_behind_a_part_come_from_simulated_releases(part: Any) -> None:
+    records, task = image_records(12), image_task().protect(part)
+    simulation = simulate(task)
+    observations = lg.observe(task, records, threat=lg.Threat(labels="inferred"))
+    labels = torch.cat(labels_by_simulation(simulation.task, simulation.observed(observations)))
+    assert int((labels == records.labels).sum()) >= 11
+
+
+@pytest.mark.parametrize(
+    "how",
+    [own.Negated(), own.Shuffled(), own.BiasNoise(), own.Rotated(), own.Louder(), own.Dropping(), own.NumpyRounded()],
+    ids=repr,
+)
+def test_a_part_with_release_alone_is_attacked(how: Any) -> None:
+    assert min(image_score(how)) > 0.5
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        own.Negated() | gaussian(std=1e-4),
+        clip(norm=1.0) | own.Shuffled(),
+        gaussian(std=1e-4) | own.Rotated(),
+        own.Dropping() | gaussian(std=1e-4),
+        prune(p=0.3) | own.Shuffled(),
+    ],
+    ids=repr,
+)
+def test_chains_that_mix_them_with_our_own_parts_are_attacked(how: Any) -> None:
+    assert min(image_score(how)) > 0.5
+
+
+def test_a_chain_without_a_density_is_simulated_as_a_whole() -> None:
+    simulation = simulate_whole(image_task().protect("gaussian(std=0.001) | clip(norm=1.0)"))
+    assert [type(one) for one in simulation.stand_ins] == [Estimated]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "threat"),
+    [
+        (lg.Recipe(batch=2), lg.Threat()),
+        (lg.Recipe(shares="change", learning_rate=0.1), lg.Threat(learning_rate="unknown")),
+        (lg.Recipe(shares="change", local_steps=2, learning_rate=0.1), lg.Threat()),
+    ],
+)
+@pytest.mark.parametrize("part", [own.Shuffled() | gaussian(std=1e-5), own.BiasNoise()], ids=repr)
+def test_every_recipe_and_threat(part: Any, recipe: lg.Recipe, threat: lg.Threat) -> None:
+    task = image_task(recipe=recipe).protect(part)
+    observations = lg.observe(task, image_records(2), threat=threat)
+    with pytest.warns(AssumptionWarning, match="simulated"):
+        reconstruction = lg.attacks.adaptive(steps=2)(task, observations)
+    assert bool(reconstruction.inputs.isfinite().all())
+
+
+@pytest.mark.parametrize("before", [random_prune(p=0.5), prune(p=0.5)])
+def test_a_rounding_covers_up_what_was_pruned_before_it(before: Any) -> None:
+    task = image_task().protect(before | quantise(levels=3))
+    assert task.visible == frozenset({"quantise.step"})
