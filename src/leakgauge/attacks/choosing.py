@@ -45,7 +45,7 @@ class Effort:
 
 EFFORTS = {
     "quick": Effort(first=25, unit=50, look=2, keep=6, extend=2, finish=1, finalists=2, records=4),
-    "standard": Effort(first=60, unit=150, look=2, keep=10, extend=3, finish=1, finalists=2, records=5),
+    "standard": Effort(first=60, unit=150, look=2, keep=10, extend=3, finish=1, finalists=2, records=4),
     "thorough": Effort(first=150, unit=400, look=4, keep=16, extend=5, finish=3, finalists=3, records=12),
 }
 

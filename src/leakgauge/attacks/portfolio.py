@@ -105,16 +105,13 @@ class Portfolio:
         def stage(factor: float, solver: Solver) -> Adversary:
             return replace(after, likelihood=self.fine, prior=_weighed(prior, factor), solver=solver)
 
-        listed = [
+        return [
             replace(after, solver=_adam(0.03, 2 * steps, "soft")),
             stage(0.1, _adam(0.03, steps, "soft")),
             stage(1.0, _quasi(steps)),
             stage(0.1, _quasi(steps)),
             stage(0.01, _quasi(2 * steps)),
         ]
-        if self.gauss_newton:
-            listed.append(stage(0.01, gauss_newton(steps=max(2, steps // 50), inner=40)))
-        return listed
 
     def finishes(self, last: Adversary, steps: int) -> list[Adversary]:
         """Stages that may end a setting: what has converged retires, the others go on four times as long."""
