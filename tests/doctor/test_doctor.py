@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from leakgauge.doctor.diagnosis import Diagnosis, Evidence, Setup, diagnose, examine
-from leakgauge.errors import DataError
+from leakgauge.errors import DataError, ModelError
 from leakgauge.storage.states import FileError
 from leakgauge.study.spec import of
 from leakgauge.types import Domain, Records
@@ -272,3 +272,14 @@ def test_from_a_spec(tmp_path: Path) -> None:
     assert (found.status, found.differs) == ("replays otherwise", ("reduction",))
     with pytest.raises(DataError, match=r"no \[task\.replay\]"):
         examine(of({"task": {"model": "logistic"}}), tmp_path)
+
+    class Drawing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(1, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.randn_like(x)
+
+    with pytest.raises(ModelError, match="doctor: the model draws random numbers in its forward pass"):
+        examine(of(raw), tmp_path, model=Drawing())

@@ -230,7 +230,10 @@ class _Run:
         rounds = [self.group.shown(rows, r) for r in range(len(self.group.states))]
         labels = self._labels_of(keys)
         unknowns = self._unknowns(seeds, keys)
-        paths = [self._choose(r, visible, unknowns, labels) for r, visible in enumerate(rounds)]
+        same = self.group.first_alike
+        paths: list[Path] = []
+        for r, visible in enumerate(rounds):
+            paths.append(paths[same[r]] if same[r] < r else self._choose(r, visible, unknowns, labels))
         self.used = paths[0].name
         unknowns = self._with_fitted_rates(unknowns, paths, rounds, row_of, labels)
         prior = spread(self.adversary.prior, setting_of)
@@ -242,16 +245,18 @@ class _Run:
             return spread(prior, which)(candidate) + unknowns.log_prior(values)
 
         def updates(values: Tree, candidate: Candidate, which: Tensor) -> list[Batch]:
-            """Of every round."""
-            sharing = sharing_of(which)
-            hidden = [
-                {**self._placeholders(len(which)), **_of_round(values, r), **visible.granted_to(row_of[which])}
-                for r, visible in enumerate(rounds)
-            ]
-            return [
-                path.updates(replace(candidate, nuisances=nuisances), sharing)
-                for path, nuisances in zip(paths, hidden, strict=True)
-            ]
+            """Of every round; rounds at the same state share theirs, where nothing else differs."""
+            sharing, once, listed = sharing_of(which), dict[int, Batch](), list[Batch]()
+            for r, (path, visible) in enumerate(zip(paths, rounds, strict=True)):
+                nuisances = {
+                    **self._placeholders(len(which)),
+                    **_of_round(values, r),
+                    **visible.granted_to(row_of[which]),
+                }
+                if nuisances or same[r] not in once:
+                    once[same[r]] = path.updates(replace(candidate, nuisances=nuisances), sharing)
+                listed.append(once[same[r]])
+            return listed
 
         def judged(update: Sequence[Batch]) -> Tensor:
             terms = [

@@ -18,6 +18,7 @@ from leakgauge.audit.nearness import nearness
 from leakgauge.audit.scoring import CROSS, cross, errors_by_feature, scored
 from leakgauge.audit.store import Store, StoreError
 from leakgauge.defenses import Protection
+from leakgauge.metrics import label_counts_accuracy
 from leakgauge.observation import Observation, encoded
 from leakgauge.seeds import seed_of
 from leakgauge.study.study import Study
@@ -170,6 +171,7 @@ class Work:
             "scores": by,
             "errors": errors_by_feature(private.domain, inputs, private.inputs),
             "labels": [int(a == b) for a, b in zip(labels.tolist(), private.labels.tolist(), strict=True)],
+            "label_shares": label_counts_accuracy(guess.labels.cpu(), batches(private.labels, size)).tolist(),
             "status": list(guess.status),
             "evaluations": guess.evaluations,
             "assumed": assumed.sentences,

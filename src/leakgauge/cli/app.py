@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from leakgauge.cli import audit, bound, compare, data, doctor, inspect, listing, preflight, price, report
+from leakgauge.cli import audit, bound, compare, data, doctor, inspect, listing, preflight, price, report, train
 from leakgauge.errors import ExitCode, LeakgaugeError
 
 
@@ -77,6 +77,7 @@ def program(
       leakgauge init                    write a commented starter spec
       leakgauge check leakgauge.toml    list its problems, or show the plan
       leakgauge audit leakgauge.toml    attack your own set-up; writes an HTML report
+      leakgauge train                   train a model with federated clients
       leakgauge list                    every part: defenses, attacks, priors, models
       leakgauge list model              parts of one kind
       leakgauge data list               the data sets, and which are on this machine
@@ -95,6 +96,7 @@ app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("price")(price.price)
+app.command("train")(train.train)
 app.command("list")(listing.show)
 app.add_typer(data.app, name="data")
 app.add_typer(bound.app, name="bound")

@@ -13,10 +13,12 @@ A client with a defense replays as what it is: its update must follow the law of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import torch
 from torch import nn
 
 from leakgauge import data, models
@@ -32,6 +34,7 @@ from leakgauge.errors import DataError
 from leakgauge.losses import CrossEntropy, loss_named
 from leakgauge.storage.states import read_state
 from leakgauge.study.spec import Spec
+from leakgauge.task import refuse_draws, working_copy
 from leakgauge.types import Domain, Loss, Records
 
 Status = Literal["replays", "replays otherwise", "does not replay"]
@@ -163,12 +166,21 @@ def examine(
     model = model if model is not None else models.build(spec.task.model, records.domain, seed=spec.seed)
     evidence = Evidence.of(read_state(folder / replay.before), read_state(folder / replay.after), records)
     loss = loss if loss is not None else loss_named(spec.task.loss)
+    _check_repeats(model, evidence.records, spec.task.recipe.mode)
     named = {name: protection(text) for name, text in spec.defenses.items()} if defenses is None else defenses
     if replay.defense is not None:
         named = {replay.defense: named[replay.defense]}
     used = {name: how for name, how in named.items() if repr(how) != repr(Protection())}
     bare = replay.defense is None or not used
     return diagnose(model, evidence, believed(spec, evidence, loss), loss=loss, defenses=used, bare=bare)
+
+
+def _check_repeats(model: nn.Module, records: Records, mode: str) -> None:
+    """What draws random numbers never replays, and no setting is to blame; other faults are said by the replay."""
+    own, before = working_copy(model, mode), torch.get_rng_state()
+    with suppress(Exception), torch.no_grad():
+        own(records.inputs[:2].to(next(own.parameters())))
+    refuse_draws(before, "doctor")
 
 
 def believed(spec: Spec, evidence: Evidence, loss: Loss) -> Setup:

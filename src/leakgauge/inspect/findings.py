@@ -94,12 +94,14 @@ class Compared:
     guesses: Sequence[Guess]
     from_noise: Sequence[Guess]
     known: Records | None
+    labels_known: bool = False
 
     def finding(self, capture: Capture) -> Finding:
         above = [self.above_noise(guess) for guess in self.guesses]
         best, other = 0, None
         if len(self.guesses) > 1:
-            choice = decided([guess.explained for guess in self.guesses], above)
+            shares = [guess.explained for guess in self.guesses]
+            choice = decided(shares, above, labels_known=self.labels_known)
             best = choice or 0
             other = self.guesses[1] if choice is None else None
         guess, turned = self.guesses[best], self.turned[best]

@@ -65,15 +65,15 @@ def _weights(task: Task, state: State) -> dict[str, Tensor]:
     return {name: state.tensors[name].to(value) for name, value in task.params.items()}
 
 
-def decided(shares: Sequence[float], above_noise: Sequence[bool]) -> int | None:
+def decided(shares: Sequence[float], above_noise: Sequence[bool], *, labels_known: bool = False) -> int | None:
     """Which of two readings the attack favours, or None.
 
-    One explains more than noise gives and the other does not; or the better explains most of the update and leaves far
-    less unexplained than the other.
+    One explains more than noise gives and the other does not; or the better leaves far less unexplained than the
+    other. With inferred labels, which may be wrong under either sign, it must explain most of the update as well.
     """
     if above_noise[0] != above_noise[1]:
         return 0 if above_noise[0] else 1
     better = 0 if shares[0] >= shares[1] else 1
     left = [1 - share for share in shares]
     clear = left[1 - better] >= FACTOR * left[better]
-    return better if clear and shares[better] >= EXPLAINS else None
+    return better if clear and (labels_known or shares[better] >= EXPLAINS) else None

@@ -94,5 +94,5 @@ def test_an_order_that_holds_borrows_nothing() -> None:
     )
     none, drowned = audit(study).checkpoints[0].defenses
     assert none.attack.verdict == "exact"
-    assert drowned.attack.verdict == "no evidence"
+    assert drowned.attack.verdict == "too weak"  # the reader models no noise
     assert [adversary.name for adversary in none.adversaries] == ["reader"]

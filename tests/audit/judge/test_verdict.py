@@ -188,3 +188,33 @@ def test_of_equal_scores_the_one_that_is_nearer_by_the_other_metric_wins() -> No
     scores = {"real": {"near": {"ssim": [1.0], "psnr": [150.0]}, "rough": {"ssim": [1.0], "psnr": [40.0]}}}
     both = Arms(scores, {}, np.ones((1, 1), dtype=bool), {})  # type: ignore[arg-type]
     assert both.winner("real", "ssim", 0) == "near"
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.1, 0.8])
+@pytest.mark.parametrize("control", [0.0, 0.8])
+@pytest.mark.parametrize("modelled", [False, True])
+@pytest.mark.parametrize("psnr", [12.0, 75.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_evidence_needs_an_adversary_that_models_the_defense_and_works(
+    gain: float, control: float, modelled: bool, psnr: float, seed: int
+) -> None:
+    real = replace(arms(gain, psnr=psnr, seed=seed), unmodelled={} if modelled else {"a": "a ignores defenses"})
+    verdict = word(real, control=arms(control, seed=seed + 10))
+    if verdict.word == "no evidence":
+        assert modelled
+        assert control == 0.8
+    if not modelled and verdict.finding is not None and verdict.p is not None and verdict.p > 0.05 and psnr < 60:
+        assert verdict.word == "too weak"
+        assert "not modelled" in verdict.why or not control
+
+
+def test_one_adversary_that_models_the_defense_is_enough() -> None:
+    good = arms(0.8)
+
+    def both(one: Arms) -> Arms:
+        scores = {arm: {"a": by["a"], "b": by["a"]} for arm, by in one.scores.items()}
+        return replace(one, scores=scores, cross={"a": one.cross["a"], "b": one.cross["a"]})
+
+    silent = both(arms())
+    assert word(replace(silent, unmodelled={"a": "x"}), control=both(good)).word == "no evidence"
+    assert word(replace(silent, unmodelled={"a": "x", "b": "y"}), control=both(good)).word == "too weak"

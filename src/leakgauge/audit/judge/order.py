@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ from leakgauge.intervals import mean_interval
 
 BORROWED = "{} after {}"
 CONFIDENCE = 0.99
+T = TypeVar("T")
 
 
 def weakens(weaker: Protection, stronger: Protection) -> bool:
@@ -114,12 +116,20 @@ class Stronger:
 def borrowed(arms: Arms, stronger: Sequence[Stronger]) -> Arms:
     """The scores of a defense with those of stronger ones as further adversaries, named :data:`BORROWED`."""
     scores = {arm: dict(by) for arm, by in arms.scores.items()}
-    cross = dict(arms.cross)
+    cross, nearness = dict(arms.cross), dict(arms.nearness)
+    labels, unmodelled = dict(arms.labels), dict(arms.unmodelled)
     for one in stronger:
         for arm, by in one.arms.scores.items():
-            scores[arm] |= {BORROWED.format(name, one.name): values for name, values in by.items()}
-        cross |= {BORROWED.format(name, one.name): values for name, values in one.arms.cross.items()}
-    return replace(arms, scores=scores, cross=cross)
+            scores[arm] |= _renamed(by, one.name)
+        cross |= _renamed(one.arms.cross, one.name)
+        nearness |= _renamed(one.arms.nearness, one.name)
+        labels |= _renamed(one.arms.labels, one.name)
+        unmodelled |= _renamed(one.arms.unmodelled, one.name)
+    return replace(arms, scores=scores, cross=cross, nearness=nearness, labels=labels, unmodelled=unmodelled)
+
+
+def _renamed(by: Mapping[str, T], stronger: str) -> dict[str, T]:
+    return {BORROWED.format(name, stronger): value for name, value in by.items()}
 
 
 def at_least_as_bad(verdict: Verdict, stronger: Sequence[Stronger]) -> Verdict:

@@ -92,6 +92,7 @@ def _adversary(
         expression=cells[0]["adversary"],
         scores={arm: {m: tuple(v.tolist()) for m, v in by[name].items()} for arm, by in arms.scores.items()},
         labels=sum(sum(cell["labels"]) for cell in cells),
+        label_share=float(np.mean([share for cell in cells for share in cell["label_shares"]])),
         mean=float(arms.scores["real"][name][metric].mean()),
         encoding=float(early.arms.scores["real"][name][metric].mean()) if early else None,
         evaluations=sum(cell["evaluations"] for cell in cells),

@@ -171,6 +171,8 @@ class Treatment(Value):
 class Adversary(Value):
     """An adversary against one defense. ``scores``: arm → metric → one number per record.
 
+    ``labels`` counts the records whose own label came with their reconstruction; ``label_share`` is the share of the
+    labels that is right whoever they belong to: low where labels were inferred wrongly, or the updates say too little.
     ``tuned`` says how its settings were chosen, on records that are not reported; empty where none were.
     """
 
@@ -178,6 +180,7 @@ class Adversary(Value):
     expression: str = ""
     scores: dict[str, dict[str, tuple[Finite, ...]]] = {}
     labels: int | None = None
+    label_share: Finite | None = None
     evaluations: int | None = None
     mean: Finite | None = None
     encoding: Finite | None = None
