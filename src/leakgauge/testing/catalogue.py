@@ -49,6 +49,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "adam": ("adam()", "adam(lr=0.05, steps=10, schedule=warmup(length=5)*cosine_decay(floor=0.1))"),
         "signed_adam": ("signed_adam()", "signed_adam(sign='soft', langevin=0.01, patience=50, target=1e-06)"),
         "momentum": ("momentum()", "momentum(box=False, beta=0.0)"),
+        "gauss_newton": ("gauss_newton()", "gauss_newton(steps=5, inner=10)"),
         "lbfgs": ("lbfgs()", "lbfgs(steps=20, history=5, wolfe=(0.001, 0.4))"),
     },
     "schedule": {
@@ -83,12 +84,15 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "attack": {
         "adaptive": ("adaptive()", "adaptive(steps=10, bound='received')"),
         "analytic": ("analytic()", "analytic(how='row')"),
+        "best_of": ("best_of(attacks=(adaptive(steps=2), analytic()), judge=adversary())",),
         "exact_recovery": ("exact_recovery()", "exact_recovery(methods='peeling', starts=64)"),
         "bayes": ("bayes()", "bayes(prior=uniform(), ball=ball(points=2, delta=0.1))"),
         "dlg": ("dlg()",),
         "drop_layer": ("drop_layer()", "drop_layer(layer='last', leave='columns', steps=10)"),
         "idlg": ("idlg(restarts=1)",),
         "inverting_gradients": ("inverting_gradients()", "inverting_gradients(steps=10, lr=0.05)"),
+        "staged": ("staged(stages=(adversary(), adversary(likelihood=cosine(), solver=lbfgs(steps=5))))",),
+        "standard": ("standard()", "standard(work='quick')"),
     },
 }
 """kind → name → expressions. Priors and models keep their tables beside their tests."""
