@@ -323,10 +323,14 @@ def _tree_problems(params: Mapping[str, Tensor], observed: Tree, where: str) -> 
         for name in params
         if name not in observed
     ]
+    foreign = [name for name in observed if name not in params]
+    problems += [f"{where}: the model has no parameter {name!r}; {nearest(name, params)}" for name in foreign[:5]]
+    if len(foreign) > 5:
+        problems.append(f"{where}: the model lacks {len(foreign) - 5} more of its parameters; give its own update")
     for name, value in observed.items():
         if name not in params:
-            problems.append(f"{where}: the model has no parameter {name!r}; {nearest(name, params)}")
-        elif value.shape != params[name].shape:
+            continue
+        if value.shape != params[name].shape:
             problems.append(
                 f"{where}: {name!r} has shape {tuple(value.shape)}, the model's has {tuple(params[name].shape)}; "
                 "give the update of this model"

@@ -123,7 +123,7 @@ class Checkpoints(_Section):
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     defended: bool = False
-    seeds: Annotated[int, Field(ge=1)] = 1
+    seeds: Annotated[int, Field(ge=1, le=1000)] = 1
 
 
 class Tuning(_Section):
