@@ -1,6 +1,6 @@
 """Flower: capture, defend and gate what clients send, as mods of an app, at the server, or on a node for every app.
 
-    app = ClientApp(mods=[Capture("/var/lib/captures")])            # the app's author: what leaves this client
+    app = ClientApp(mods=[Capture()])                               # the app's author: what leaves this client
     strategy = captured(FedAvg(), "/var/lib/captures")              # the server: what it sees of everybody
     PYTHONPATH=$(python -m leakgauge.integrations.flower) LEAKGAUGE_CAPTURE=/var/lib/captures flower-supernode …
 

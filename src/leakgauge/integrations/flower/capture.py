@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leakgauge.errors import LeakgaugeError
 from leakgauge.integrations.flower.files import LIMIT, Files, run_folder
 from leakgauge.integrations.flower.messages import LOG, Exchange, arrays_of, examples_of, exchange, round_of, trains
 
@@ -14,21 +16,33 @@ if TYPE_CHECKING:
 
     from leakgauge.integrations.flower.messages import Next
 
+VARIABLE = "LEAKGAUGE_CAPTURE"
+
 
 @dataclass(frozen=True)
 class Capture:
     """A client mod that writes what it lets through to ``folder`` (absolute), and changes nothing.
+
+    Without a folder it is the one in the node's environment, ``LEAKGAUGE_CAPTURE``; never one from the run's
+    configuration, which whoever submits a run could point at any place of the node's disk.
 
     It protects nobody, so it does not fail closed: what cannot be written (a full disk, ``limit`` bytes reached,
     several array records) is a warning in the node's log, and training goes on. As the first of several mods it sees
     what is sent, as the last one what the app computed.
     """
 
-    folder: str
+    folder: str | None = None
     limit: int = LIMIT
 
     def __post_init__(self) -> None:
-        Files(Path(self.folder), self.limit)
+        if self.folder is not None:
+            self._files()
+
+    def _files(self) -> Files:
+        folder = self.folder or os.environ.get(VARIABLE)
+        if not folder:
+            raise LeakgaugeError("there is no folder", where="capture", remedy=f"set {VARIABLE} where the node runs")
+        return Files(Path(folder), self.limit)
 
     def __call__(self, message: Message, context: Context, call_next: Next) -> Message:
         if not trains(message):
@@ -47,7 +61,7 @@ class Capture:
         return reply
 
     def _write(self, message: Message, context: Context, reply: Message, both: Exchange) -> None:
-        files, place = Files(Path(self.folder), self.limit), run_folder(context.run_id, context.node_id)
+        files, place = self._files(), run_folder(context.run_id, context.node_id)
         number = round_of(message)
         number = files.next_round(place) if number is None else number
         files.start(place, number, both.before)

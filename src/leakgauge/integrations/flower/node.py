@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakgauge.errors import ExpressionError
-from leakgauge.integrations.flower.capture import Capture
+from leakgauge.integrations.flower.capture import VARIABLE, Capture
 from leakgauge.integrations.flower.defend import Defend
 from leakgauge.integrations.flower.messages import LOG, withheld
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 HOOK = Path(__file__).parent / "hook"
 """The folder for PYTHONPATH."""
 
-SETTINGS = ("LEAKGAUGE_CAPTURE", "LEAKGAUGE_GATE", "LEAKGAUGE_DEFEND")
+SETTINGS = (VARIABLE, "LEAKGAUGE_GATE", "LEAKGAUGE_DEFEND")
 
 
 def mods_of(environment: Mapping[str, str]) -> list[Mod]:
