@@ -1,4 +1,4 @@
-"""The example on a real SuperLink with two SuperNodes, loopback only; everything that is started is stopped by its id."""
+"""The example on a real SuperLink with two SuperNodes, loopback only; all that is started is stopped by its id."""
 
 from __future__ import annotations
 
