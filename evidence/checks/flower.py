@@ -199,6 +199,6 @@ def flower_cost() -> Measurement:
     added = seconds["captured"] - seconds["plain"]
     return Measurement(
         {"share of a round": Number(added / one.seconds, below(0.05))},
-        detail=f"Capture adds {1000 * added:.1f} ms to a message; a run of one round takes {one.seconds:.0f} s, most of "
-        "it the start of Flower's processes",
+        detail=f"Capture adds {1000 * added:.1f} ms to a message; a run of one round takes {one.seconds:.0f} s, "
+        "most of it the start of Flower's processes",
     )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from leakgauge import inspect
     from leakgauge.integrations.flower.messages import Next
+    from leakgauge.task import Task
     from leakgauge.types import Loss, Records
 
 DRAWS = 3
@@ -119,13 +120,11 @@ def _capture(both: Exchange, model: nn.Module) -> inspect.Capture:
     return captured(before, after, model)
 
 
-def _certified(task: object, capture: inspect.Capture, batch: int) -> int:
+def _certified(task: Task, capture: inspect.Capture, batch: int) -> int:
     """How many records peeling certifies; 0 where it has no hold."""
     from leakgauge.attacks.recovering import obstacle, recover
     from leakgauge.observation import Observation, Round
-    from leakgauge.task import Task
 
-    assert isinstance(task, Task)
     if obstacle(task) is not None:
         return 0
     observation = Observation((Round(capture.gradient, task.params),), batch)
