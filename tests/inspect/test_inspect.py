@@ -379,3 +379,29 @@ def test_coarse_weights_are_said(tmp_path: Path) -> None:
     coarse = [{n: v.half() for n, v in state.items()} for state in (before, after)]
     assert isinstance(made := captured(*states(tmp_path, *coarse), small()), Capture)
     assert any("rounding" in note for note in made.notes)
+
+
+def test_runs_in_folders_of_their_own_keep_their_weights(tmp_path: Path) -> None:
+    for run, seed in (("run-1", 1), ("run-2", 2)):
+        model = small()
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(0.01 * seed)
+        before, after = trained(model, record().inputs, record().labels)
+        (tmp_path / run).mkdir()
+        save_file(before, tmp_path / run / "r1.safetensors", metadata_of("state", round=1))
+        save_file(after, tmp_path / run / "r1-client7.safetensors", metadata_of("state", round=1, client=7))
+    first, second = folder_of(tmp_path, small())
+    assert first.before.path == tmp_path / "run-1" / "r1.safetensors"
+    assert second.before.path == tmp_path / "run-2" / "r1.safetensors"
+
+
+def test_numbered_arrays_are_named_by_their_place(tmp_path: Path) -> None:
+    model = small()
+    before, after = trained(model, record().inputs, record().labels)
+    for name, state in (("r1", before), ("r1-client7", after)):
+        save_file({str(i): value for i, value in enumerate(state.values())}, tmp_path / f"{name}.safetensors")
+    (capture,) = folder_of(tmp_path, small())
+    for name, value in capture.gradient.items():
+        exact = (before[name].double() - after[name].double()) / capture.size
+        assert torch.allclose(value.double(), exact, atol=1e-6)

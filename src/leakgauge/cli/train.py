@@ -111,7 +111,7 @@ def _with_progress(run: Any, rounds: int, quiet: bool) -> History:
 def _tell(history: History) -> None:
     for one in history.rounds:
         lost = "".join(f"; client {lost.client} lost: {lost.why}" for lost in one.lost)
-        typer.echo(f"round {one.number}: accuracy {one.accuracy:.4f}{lost}")
+        echo(f"round {one.number}: accuracy {one.accuracy:.4f}{lost}")
 
 
 def _write(out: Path, history: History, task: Task) -> None:
@@ -122,4 +122,4 @@ def _write(out: Path, history: History, task: Task) -> None:
 
     facts = metadata_of("state", rounds=len(history.rounds) - 1, defense=repr(task.protection))
     private.write(out, save({name: value.contiguous() for name, value in history.state.items()}, facts))
-    typer.echo(f"wrote {out}")
+    echo(f"wrote {out}")
