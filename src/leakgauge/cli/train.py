@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from leakgauge.cli.own_code import announce
+from leakgauge.cli.terminal import echo
 from leakgauge.errors import LeakgaugeError
 
 if TYPE_CHECKING:
