@@ -9,7 +9,20 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from leakgauge.cli import audit, bound, compare, data, doctor, inspect, listing, preflight, price, report, signing
+from leakgauge.cli import (
+    audit,
+    bound,
+    compare,
+    data,
+    doctor,
+    inspect,
+    listing,
+    preflight,
+    price,
+    report,
+    signing,
+    train,
+)
 from leakgauge.cli.terminal import echo
 from leakgauge.errors import ExitCode, LeakgaugeError
 
@@ -78,6 +91,7 @@ def program(
       leakgauge init                    write a commented starter spec
       leakgauge check leakgauge.toml    list its problems, or show the plan
       leakgauge audit leakgauge.toml    attack your own set-up; writes an HTML report
+      leakgauge train                   train a model with federated clients
       leakgauge list                    every part: defenses, attacks, priors, models
       leakgauge list model              parts of one kind
       leakgauge data list               the data sets, and which are on this machine
@@ -96,6 +110,7 @@ app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("price")(price.price)
+app.command("train")(train.train)
 app.command("verify")(signing.verify)
 app.command("list")(listing.show)
 app.add_typer(signing.app, name="key")

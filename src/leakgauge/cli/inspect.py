@@ -174,7 +174,7 @@ def _show(findings: list[Finding]) -> None:
         heads,
         [
             (
-                f.name,
+                _short(f.name),
                 ", ".join(map(str, f.labels.tolist())),
                 f"{f.explained:.1%}",
                 f"{f.null_explained:.1%}",
@@ -188,6 +188,12 @@ def _show(findings: list[Finding]) -> None:
         echo(f"{f.name}: {f.sentence}")
         for note in f.notes:
             echo(f"  note: {note}")
+
+
+def _short(name: str, most: int = 32) -> str:
+    """The end of a long name, which tells files of one folder apart: the numbers beside it need the room."""
+    stem = name.removesuffix(".safetensors")
+    return stem if len(stem) <= most else f"…{stem[1 - most :]}"
 
 
 def _write(findings: list[Finding], out: Path, known: Records | None) -> None:

@@ -82,6 +82,9 @@ class RecipeSpec(_Section):
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     minibatch: Annotated[int, Field(ge=1)] | None = None
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    shuffle: bool = False
+    clients: Annotated[int, Field(ge=1)] = 1
 
 
 class TaskSpec(_Section):
