@@ -79,7 +79,7 @@ class Spec:
             (folder / "privacy.toml").write_text(SPEC.format(defense=self.defense, task=self.task, labels=self.labels))
             run(folder, "audit", "privacy.toml", "--quiet", "--own-code", "--out", "run")
             result = json.loads((folder / "run" / "result.json").read_text())
-            return str(result["checkpoints"][0]["defenses"][0]["verdict"])
+            return str(result["checkpoints"][0]["defenses"][0]["attack"]["verdict"])
 
 
 @dataclass(frozen=True)
