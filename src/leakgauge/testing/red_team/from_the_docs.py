@@ -119,7 +119,7 @@ SMOOTHED = lg.Recipe(loss=smoothed)
 
 
 def _leaking() -> dict[str, Callable[[], str]]:
-    granted = lg.Threat(grants={"flips"})
+    granted = lg.Threat(grants=frozenset({"flips"}))
     return {
         "logistic noise": Notebook(own.LogisticNoise(scale=1e-4)),
         "signs flipped, hidden": Notebook("leakgauge.testing.red_team.own_parts:FlipSigns(p=0.1) | gaussian(std=1e-4)"),
@@ -132,7 +132,7 @@ def _leaking() -> dict[str, Callable[[], str]]:
         "table": Notebook("identity()", clinic, people),
         "table, rounded, release only": Notebook(own.Rounded(step=1e-4), clinic, people),
         "table, labels inferred": Notebook("identity()", clinic, people, threat=INFERRED),
-        "skewed batch": Notebook("identity()", wide, recipe=SKEWED, class_counts=(2, 1), updates=5, steps=300),
+        "skewed batch": Notebook("identity()", wide, recipe=SKEWED, class_counts=(2, 1), updates=6, steps=300),
         "local steps": Notebook("identity()", recipe=LOCAL),
         "own loss": Notebook("identity()", recipe=SMOOTHED),
         "normalised cnn": Notebook("identity()", normalised, steps=200),
@@ -155,7 +155,7 @@ def _drowned() -> dict[str, Callable[[], str]]:
         "table": Notebook(PRIVATE, clinic, people),
         "table, jitter, release only": Notebook(own.Jitter(width=1e3), clinic, people),
         "table, labels inferred": Notebook("gaussian(std=100.0)", clinic, people, threat=INFERRED),
-        "skewed batch": Notebook(PRIVATE, wide, recipe=SKEWED, class_counts=(2, 1), updates=5, threat=INFERRED),
+        "skewed batch": Notebook(PRIVATE, wide, recipe=SKEWED, class_counts=(2, 1), updates=6, threat=INFERRED),
         "local steps": Notebook(PRIVATE, recipe=LOCAL),
         "own loss": Notebook(PRIVATE, recipe=SMOOTHED),
         "normalised cnn": Notebook(PRIVATE, normalised),

@@ -51,7 +51,7 @@ class FlipSigns(UpdatePart):
     p: float
 
     @property
-    def nuisances(self) -> tuple[Nuisance, ...]:
+    def nuisances(self) -> tuple[Nuisance, ...]:  # type: ignore[override]
         return (Nuisance("flips", per="entry", law=Bernoulli(1 - self.p)),)
 
     def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
@@ -75,7 +75,7 @@ class Gain(UpdatePart):
     """``o = g u`` with a hidden g, one for the whole update; a hint says that only directions count."""
 
     @property
-    def nuisances(self) -> tuple[Nuisance, ...]:
+    def nuisances(self) -> tuple[Nuisance, ...]:  # type: ignore[override]
         return (Nuisance("gain", per="update", law=Uniform(0.5, 2.0)),)
 
     def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
