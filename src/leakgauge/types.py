@@ -182,10 +182,10 @@ class Records:
         return len(self.inputs)
 
     def __getitem__(self, index: slice | Sequence[int] | Tensor) -> Records:
-        if not isinstance(index, slice | Tensor):
-            # an empty list would become a tensor of floats, which selects nothing
-            index = torch.as_tensor(index) if len(index) else torch.zeros(0, dtype=torch.long)
-        return Records(self.inputs[index], self.labels[index], self.domain)
+        where = index if isinstance(index, slice | Tensor) else torch.as_tensor(index)
+        if isinstance(where, Tensor) and not where.numel():
+            where = where.long()  # torch takes an empty list for floats, which index nothing
+        return Records(self.inputs[where], self.labels[where], self.domain)
 
     def batches(self, size: int) -> Iterator[Records]:
         """Consecutive groups of ``size`` records; a smaller remainder is left out."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -106,24 +106,35 @@ def _rounding(before: State, sent: dict[str, Tensor], size: float) -> tuple[str,
     return (f"about {share:.0%} of the change is rounding of the weights",) if share > 0.01 else ()
 
 
+def named(state: State, model: nn.Module) -> State:
+    """Arrays that are numbered in the order of the state dict, as Flower's older clients send them, by their names."""
+    names = list(model.state_dict())
+    if set(state.tensors) != {str(i) for i in range(len(names))} or set(names) == set(state.tensors):
+        return state
+    return replace(state, tensors={name: state.tensors[str(i)] for i, name in enumerate(names)})
+
+
 def folder_of(folder: Path, model: nn.Module, before: State | None = None) -> list[Capture]:
     """Every client's update in a folder of rounds.
 
     Round and client stand in the metadata of a file, else in its name (``r12-client3.safetensors``). Weights of a round
-    without a client are what its clients began with; ``before`` serves rounds that have none.
+    without a client are what its clients began with, those of the client's own folder first (several runs have a folder
+    each); ``before`` serves rounds that have none. Arrays "0", "1", … are named by their place in the model's state.
     """
     paths = sorted(p for p in folder.rglob("*") if p.suffix in ENDINGS and p.is_file())
     if not paths:
         raise FileError(
             "holds no weights or updates", where=str(folder), remedy=f"give a folder of {', '.join(ENDINGS)}"
         )
-    states = [read_state(path) for path in paths]
-    starts = {_round(s): s for s in states if _client(s) is None and s.kind in (None, "state")}
+    states = [named(read_state(path), model) for path in paths]
+    begun = [s for s in states if _client(s) is None and s.kind in (None, "state")]
+    starts = {_round(s): s for s in begun}
+    own = {(s.path.parent, _round(s)): s for s in begun}
     captures = []
     for state in states:
         if _client(state) is None and state.kind in (None, "state"):
             continue
-        start = starts.get(_round(state), before)
+        start = own.get((state.path.parent, _round(state))) or starts.get(_round(state), before)
         if start is None:
             raise FileError(
                 f"there are no weights that round {_round(state)} began with",

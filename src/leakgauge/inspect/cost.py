@@ -32,7 +32,7 @@ def refuse_costs(task: Task, attacks: Sequence[Attack], batch: int, *, problems:
             where="--batch",
             remedy=f"assume at most {most:,} examples" if fixed < MEMORY else "inspect a smaller model",
         )
-    each = PASSES * _operations(task) * problems * sum(map(_evaluations, attacks))
+    each = PASSES * _operations(task) * problems * sum(map(evaluations, attacks))
     if each * batch > WORK:
         most = int(WORK // each)
         raise DomainError(
@@ -45,7 +45,7 @@ def refuse_costs(task: Task, attacks: Sequence[Attack], batch: int, *, problems:
         )
 
 
-def _evaluations(attack: Attack) -> int:
+def evaluations(attack: Attack) -> int:
     """At most, per update."""
     solver = getattr(attack, "solver", None)
     return int(getattr(solver or attack, "steps", 1)) * int(getattr(attack, "restarts", 1))

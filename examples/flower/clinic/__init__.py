@@ -1,0 +1,1 @@
+"""A small federated app: every client trains on one image."""

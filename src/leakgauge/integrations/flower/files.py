@@ -1,0 +1,81 @@
+"""The one capture format: update files in a folder per run, private, whole or not at all, and bounded in size.
+
+``run-<id>/r<round>.safetensors`` holds the weights that a round began with (buffers included, since the model needs
+them) and ``run-<id>/r<round>-client<node>.safetensors`` what a client sent; a client writes both into a folder
+``node-<id>`` of its own. Metadata: ``kind = state``, ``sign = 1`` (before and after are known), ``round``, ``client``,
+``examples``, and in ``buffers`` the entries that are not trained.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from leakgauge import guards
+from leakgauge.errors import LeakgaugeError
+from leakgauge.integrations.flower.messages import Arrays
+
+LIMIT = 4 << 30
+"""Bytes that all captures of a folder may take together."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """A folder of captures that never grows beyond ``limit`` bytes."""
+
+    folder: Path
+    limit: int = LIMIT
+
+    def __post_init__(self) -> None:
+        guards.count(self.limit, "limit", "capture")
+        if not self.folder.is_absolute():  # apps run in a folder of Flower's
+            raise LeakgaugeError(f"{str(self.folder)!r} is relative", where="capture", remedy="give an absolute folder")
+
+    def start(self, place: Path, number: int, weights: Arrays) -> None:
+        """The weights that a round began with; written once."""
+        path = self.folder / place / f"r{number}.safetensors"
+        if not path.exists():
+            self._write(path, weights, round=number)
+
+    def sent(
+        self, place: Path, number: int, client: int, weights: Arrays, *, examples: int | None, buffers: Iterable[str]
+    ) -> Path:
+        """What a client sent back."""
+        facts: dict[str, object] = {"round": number, "client": client, "buffers": list(buffers)}
+        path = self.folder / place / f"r{number}-client{client}.safetensors"
+        self._write(path, weights, **facts, **({} if examples is None else {"examples": examples}))
+        return path
+
+    def next_round(self, place: Path) -> int:
+        """The round after the last one that is written down, for apps that do not state theirs."""
+        names = [re.match(r"r(\d+)", path.name) for path in (self.folder / place).glob("r*.safetensors")]
+        return 1 + max((int(match.group(1)) for match in names if match), default=0)
+
+    def _write(self, path: Path, weights: Arrays, **facts: object) -> None:
+        from safetensors.numpy import save
+
+        from leakgauge.storage.private import prepare, write
+        from leakgauge.storage.states import metadata_of
+
+        content = save(
+            {name: np.ascontiguousarray(value).reshape(value.shape) for name, value in weights.items()},
+            metadata=metadata_of("state", sign=1, **facts),
+        )
+        prepare(self.folder)
+        if self._size() + len(content) > self.limit:
+            raise LeakgaugeError(
+                f"is full ({self.limit:,} bytes)", where=str(self.folder), remedy="move old runs away, or raise limit"
+            )
+        write(path, content)
+
+    def _size(self) -> int:
+        return sum(path.stat().st_size for path in self.folder.rglob("*.safetensors"))
+
+
+def run_folder(run: int, node: int | None = None) -> Path:
+    """Where the files of a run are; a client's own with its node."""
+    return Path(f"run-{run}") if node is None else Path(f"run-{run}", f"node-{node}")
