@@ -8,7 +8,7 @@ from leakgauge.errors import LeakgaugeError
 from leakgauge.testing.red_team import WORTHS, Case, Worth, answered, counted, every, from_the_docs, worth
 
 CASES = {case.name: case for case in every()}
-QUICK = ("mlp, own part: minus three times", "docs, table", "docs, drowned, table, jitter, release only")
+QUICK = ("table, own part", "docs, table", "docs, drowned, table")
 
 
 @pytest.mark.parametrize(
