@@ -19,6 +19,10 @@ from leakgauge.task import Task
 from leakgauge.types import Progress, Records, Threat, Treatment
 
 
+ANOTHER = 5
+"""Tells the draws of another record's client from those of the private one."""
+
+
 @dataclass(frozen=True)
 class Assumed:
     """What an attack had to assume, a sentence each, and which of them say that it did not model the defense."""
@@ -35,9 +39,14 @@ def observed(task: Task, records: Records, threat: Threat, *, seed: int, rounds:
 def observed_in(
     arm: Arm, task: Task, private: Records, others: Records, threat: Threat, *, seed: int, noise: int, rounds: int
 ) -> list[Observation]:
-    """What the adversary gets in an arm; the grants are the private records' in every arm."""
+    """What the adversary gets in an arm; labels that are granted are the private records' in every arm.
+
+    Another record's client draws its own noise: with the same noise in both arms their difference would show what noise
+    covers from everybody. Only an input stage draws alike, for its grants belong to the encodings that are scored.
+    """
     source = others if arm == "another" else private
-    observations = observed(task, source, threat, seed=seed, rounds=rounds)
+    own = seed_of(seed, ANOTHER) if arm == "another" and not task.protection.input else seed
+    observations = observed(task, source, threat, seed=own, rounds=rounds)
     if arm == "another" and observations[0].labels is not None:
         granted = batches(private.labels, task.recipe.batch)
         observations = [one.given(LABELS, labels) for one, labels in zip(observations, granted, strict=True)]
