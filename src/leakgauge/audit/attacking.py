@@ -18,7 +18,6 @@ from leakgauge.seeds import seed_of
 from leakgauge.task import Task
 from leakgauge.types import Progress, Records, Threat, Treatment
 
-
 ANOTHER = 5
 """Tells the draws of another record's client from those of the private one."""
 
