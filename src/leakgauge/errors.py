@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import IntEnum
 from typing import ClassVar
+from unicodedata import category
 
 
 class ExitCode(IntEnum):
@@ -129,3 +130,13 @@ def nearest(name: str, names: Iterable[str]) -> str:
 def brief(text: str, most: int = 100) -> str:
     """A text from a file for a message: its beginning, if it is long."""
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+def printable(text: str) -> str:
+    """Text without control characters, which could rewrite what a terminal shows; line breaks and tabs stay."""
+    return text if text.isascii() and text.isprintable() else "".join(map(_harmless, text))
+
+
+def _harmless(character: str) -> str:
+    fine = character in "\n\t" or character.isprintable() or category(character) == "Zs"
+    return character if fine else "\ufffd"

@@ -25,7 +25,7 @@ leave_out = ["adaptive"]
 [task]
 model = "mlp(width=8, depth=1)"
 data = "fashion_mnist_sample"
-records = 6
+records = 8
 [defenses]
 none = "identity()"
 noisy = "gaussian(std=0.01)"

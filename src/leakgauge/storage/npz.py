@@ -19,6 +19,10 @@ from leakgauge.storage.streams import DEFLATE, allowed
 def bounded(path: Path, members: Iterable[zipfile.ZipInfo]) -> None:
     """Refuse an archive that would fill memory: what its members unpack to, all together, against its size."""
     size, total = path.stat().st_size, sum(info.file_size for info in members)
+    if total > DEFLATE * size:
+        raise DataError(
+            f"declares {total} bytes, which exceeds the size of the file", where=str(path), remedy="save it again"
+        )
     if total > allowed(size):
         raise DataError(
             f"unpacks {size} bytes to {total}", where=str(path), remedy="save it unpacked, with numpy.savez"

@@ -72,7 +72,8 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 def most(path: Path) -> int:
     """The most bytes that ``path`` may unpack to; what a header may promise."""
-    return allowed(path.stat().st_size)
+    size = path.stat().st_size
+    return min(DEFLATE * size, allowed(size))
 
 
 def allowed(packed: int) -> int:
