@@ -262,11 +262,12 @@ def test_what_cannot_be_judged_is_withheld_with_a_neutral_text(mod: Any) -> None
     assert mod(message(start, "query"), context(), training()).has_error()  # arrays leave in train replies only
 
 
-def test_a_gate_blocks_an_exact_leak_and_passes_strong_noise() -> None:
+def test_a_gate_blocks_an_exact_leak_and_passes_strong_noise(caplog: pytest.LogCaptureFixture) -> None:
     start, gate = build().state_dict(), Gate(build, own_records)
     blocked = gate(message(start), context(), training())
     assert blocked.has_error()
     assert blocked.error.reason == WITHHELD
+    assert "1 of 1 records are recovered exactly" in caplog.text
     noise = Defend("gaussian(std=1.0)")
     passed = gate(message(start), context(), lambda m, c: noise(m, c, training()))
     assert not passed.has_error()

@@ -16,8 +16,8 @@ from leakgauge.expr import Part, described
 from leakgauge.study.sections import Checkpoints
 from leakgauge.types import Threat
 
-FORMAT = 5
-"""Cell format version; bump it when a result needs fields that older cells lack."""
+FORMAT = 6
+"""Cell format version; bump it when a result needs fields that older cells lack, or what an arm observes changes."""
 Arm = Literal["real", "another", "noise"]
 ARMS: tuple[Arm, ...] = ("real", "another", "noise")
 JSON = dict[str, Any]

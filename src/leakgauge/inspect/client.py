@@ -37,8 +37,8 @@ class Client:
             )
 
     def task(self, capture: Capture) -> Task:
-        """The task at the weights of a capture. Its scale is not known: that is a change with a hidden rate. Only of a
-        gradient under a defense it counts."""
+        """The task at the weights of a capture. Its scale says something only of a gradient under a defense; else it is
+        a change with an unknown rate, so that labels, too, are read whatever the factor."""
         own = copy.deepcopy(self.model)
         capture.before.into(own)
         recipe = Recipe(
