@@ -56,6 +56,7 @@ PARTS = {
     "likelihoods": ("Likelihoods", "`log p(observed | x)`: how well a candidate explains an update.", ("likelihood",)),
     "priors": ("Priors", "`log p(x)`: how plausible a candidate is. Priors add and scale.", ("prior",)),
     "solvers": ("Solvers and schedules", "How the maximum is searched for.", ("solver", "schedule")),
+    "partitions": ("Partitions", "How records are spread over the clients of a federated training.", ("partition",)),
     "networks": ("Networks and losses", "The networks of the papers, and the losses.", ("model", "loss")),
     "defenses": (
         "Defenses",
@@ -77,6 +78,7 @@ ROOMS = {
     "metrics": ("Metrics", "How near a reconstruction is. [Units](../explanation/metrics-and-units.md)."),
     "data": ("Data", "Data sets, files and folders of records. [How to](../how-to/get-data.md)."),
     "training": ("Training", "Central training with checkpoints, accuracy and what a defense costs."),
+    "fl": ("Federated training", "Rounds of clients, engines that run them, and sums that tell nobody's own values."),
 }
 """Pages of everything a package exports."""
 

@@ -32,6 +32,7 @@ KINDS = {
     "schedule": "Schedules",
     "model": "Networks",
     "loss": "Losses",
+    "partition": "Partitions",
     "adversary": "The adversary",
     "ball": "The δ-ball",
 }

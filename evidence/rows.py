@@ -20,6 +20,7 @@ TOPICS = {
     "audit": "Audits and what their words are worth",
     "files": "Programs, data and files",
     "training": "Training, utility and price",
+    "federated": "Federated training, several steps, rounds and clients",
     "speed": "Speed",
 }
 """The headings of the page, in its order."""

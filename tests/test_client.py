@@ -14,6 +14,7 @@ from torch import nn
 from leakgauge.client import Recipe, gradient_of, update_of
 from leakgauge.errors import DomainError, ExpressionError, ModelError
 from leakgauge.losses import CrossEntropy, SquaredError, loss_named
+from leakgauge.task import Task
 from leakgauge.testing import small_records, small_task
 from tests.adversary.networks import FITTING, task_of
 
@@ -136,3 +137,74 @@ def test_losses_by_name_and_by_path() -> None:
         loss_named("cross_entrpy")
     with pytest.raises(ExpressionError, match="loss: cannot load"):
         loss_named("nowhere:loss")
+
+
+def test_adam_steps_are_torch_s() -> None:
+    task, records = small_task(), small_records(6)
+    recipe = Recipe(batch=6, shares="change", local_steps=5, minibatch=2, learning_rate=0.01, optimiser="adam")
+    made = update_of(task.working, task.params, task.buffers, records.inputs.double(), records.labels, recipe)
+    own = copy.deepcopy(task.model)
+    before = {name: p.detach().clone() for name, p in own.named_parameters()}
+    optimiser = torch.optim.Adam(own.parameters(), 0.01)
+    for step in range(5):
+        rows = slice(step % 3 * 2, step % 3 * 2 + 2)
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(own(records.inputs[rows].double()), records.labels[rows]).backward()
+        optimiser.step()
+    for name, p in own.named_parameters():
+        torch.testing.assert_close(made[name], p.detach() - before[name], rtol=1e-7, atol=1e-10)
+
+
+def test_an_update_of_adam_has_a_slope_where_a_gradient_is_zero() -> None:
+    task = small_task()
+    recipe = Recipe(shares="change", local_steps=2, learning_rate=0.01, optimiser="adam")
+    params = {**task.params, "last.weight": torch.zeros_like(task.params["last.weight"])}  # nothing flows back past it
+    inputs = small_records(1).inputs.double().requires_grad_()
+    update = update_of(task.working, params, task.buffers, inputs, small_records(1).labels, recipe)
+    (slope,) = torch.autograd.grad(sum(value.sum() for value in update.values()), inputs)
+    assert bool(slope.isfinite().all())
+
+
+@pytest.mark.parametrize("shares", ["gradient", "change"])
+def test_the_mean_of_clients_is_that_of_their_own_updates(shares: Any) -> None:
+    task, records = small_task(), small_records(6)
+    inputs = records.inputs.double()
+    steps = {"local_steps": 3, "minibatch": 1} if shares == "change" else {}
+    alone, together = Recipe(batch=2, shares=shares, **steps), Recipe(batch=6, clients=3, shares=shares, **steps)
+    each = [
+        update_of(task.working, task.params, task.buffers, inputs[i : i + 2], records.labels[i : i + 2], alone)
+        for i in (0, 2, 4)
+    ]
+    mean = update_of(task.working, task.params, task.buffers, inputs, records.labels, together)
+    for name, value in mean.items():
+        torch.testing.assert_close(value, sum(one[name] for one in each) / 3, rtol=1e-12, atol=1e-15)
+
+
+def test_a_drawn_order_is_the_order_of_the_steps() -> None:
+    task, records = small_task(), small_records(4)
+    recipe = Recipe(batch=4, minibatch=2, local_steps=4, shares="change", shuffle=True)
+    shuffled = Task(task.model, task.domain, recipe)
+    order = shuffled.draw(4, (3,))["recipe.order"]
+    assert isinstance(order, torch.Tensor)
+    assert sorted(order[:2].flatten().tolist()) == sorted(order[2:].flatten().tolist()) == [0, 1, 2, 3]
+    rows = order.flatten()
+    plain = Recipe(batch=8, minibatch=2, local_steps=4, shares="change")
+    wanted = update_of(
+        task.working, task.params, task.buffers, records.inputs.double()[rows], records.labels[rows], plain
+    )
+    for name, value in shuffled.update(records, nuisances={"recipe.order": order}).items():
+        torch.testing.assert_close(value, wanted[name], rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"clients": 0}, "clients must be an integer ≥ 1"),
+        ({"batch": 4, "clients": 3}, "4 examples are not shared equally by 3 clients; say batch=6"),
+        ({"batch": 4, "clients": 2, "minibatch": 3}, r"minibatch must lie in 1..2 \(batch\)"),
+        ({"optimiser": "adam"}, 'Adam takes steps, it shares no gradient; say shares="change"'),
+    ],
+)
+def test_recipes_of_several_clients_and_of_adam_are_checked(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(DomainError, match=says):
+        Recipe(**options)

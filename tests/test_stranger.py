@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -260,10 +262,19 @@ def test_what_is_no_value_is_no_part(part: object, sentence: str) -> None:
         protection(part)
 
 
-def test_a_map_that_nobody_described_is_named() -> None:
-    task = small_task().protect(Plain() | gaussian(std=0.1))
-    with pytest.warns(AssumptionWarning, match=r"the effect of .*Plain\(\) is hidden.*; give it an `apply`"):
-        lg.attacks.adaptive(steps=2)(task, lg.observe(task, small_records(1)))
+def test_a_map_that_nobody_described_is_simulated_and_named() -> None:
+    records = small_records(1)
+    sentences: list[list[str]] = []
+    inputs = []
+    for part in (Plain() | gaussian(std=0.1), gaussian(std=0.1)):
+        task = small_task().protect(part)
+        with warnings.catch_warnings(record=True) as assumptions:
+            warnings.simplefilter("always", AssumptionWarning)
+            inputs.append(lg.attacks.adaptive(steps=5)(task, lg.observe(task, records)).inputs)
+        sentences.append([str(one.message) for one in assumptions])
+    assert any(re.search(r"Plain\(\) is simulated: it only renames", sentence) for sentence in sentences[0])
+    assert not any("simulated" in sentence for sentence in sentences[1])
+    torch.testing.assert_close(inputs[0], inputs[1], rtol=1e-3, atol=1e-3)  # it did nothing, and that was found out
 
 
 @dataclass(frozen=True)

@@ -161,6 +161,7 @@ def test_records_are_indexed_and_batched() -> None:
     records = small_records(7)
     assert len(records[:3]) == 3
     assert torch.equal(records[[4, 1]].labels, records.labels[[4, 1]])
+    assert len(records[[]]) == 0
     assert [len(part) for part in records.batches(3)] == [3, 3]
     assert DOMAIN.size == 36
     assert DOMAIN.box == (0.0, 1.0)

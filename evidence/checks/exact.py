@@ -8,6 +8,7 @@ processor, on one thread: the machine may be busy.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import mean, median
 
@@ -16,7 +17,8 @@ from torch import nn
 
 import leakgauge as lg
 from evidence import Context, Measurement, Number, at_least, below, check, exactly
-from leakgauge.attacks import Watch, recover
+from leakgauge.attacks import recover
+from leakgauge.attacks.exposure import _grid, peelable
 from leakgauge.attacks.recovering import Methods, Recovery, first_layer
 from leakgauge.audit import audit
 from leakgauge.preflight import preflight
@@ -204,34 +206,40 @@ def exposure_check(context: Context) -> Measurement:
 
 
 def _times(data: lg.data.Dataset, repeats: int = 300) -> tuple[float, float, float]:
-    """Median seconds of a training step, of the exposure after its pass, and of the exposure with its own pass."""
+    """Median seconds of a training step, of the exposure inside its forward pass, and of one with its own pass."""
     task = _task(data, "mlp(width=1000, depth=1)", 32, torch.float32, FIRST_SEED)
     records, model = _records(data, 32, torch.float32, FIRST_SEED), task.model
-    optimiser, loss = torch.optim.SGD(model.parameters(), lr=0.01), nn.CrossEntropyLoss()
-    layer = first_layer(task)
-    spans: tuple[list[float], list[float], list[float]] = ([], [], [])
-
-    def timed(into: list[float], work: object) -> None:
-        start = time.process_time()
-        work()  # type: ignore[operator]
-        into.append(time.process_time() - start)
+    # so small a rate leaves the network as it was drawn: 300 steps on one batch would change what is peeled
+    optimiser, loss = torch.optim.SGD(model.parameters(), lr=1e-6), nn.CrossEntropyLoss()
+    layer, inside = first_layer(task), list[float]()
 
     def step() -> None:
         optimiser.zero_grad()
         loss(model(records.inputs), records.labels).backward()
         optimiser.step()
 
+    def watched(module: nn.Module, args: object, before: torch.Tensor) -> None:
+        """What Watch does in its hook, timed."""
+        inside.append(_seconds(lambda: peelable(_grid(before))))
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with Watch(task) as watch:
-            for _ in range(repeats):
-                timed(spans[0], step)
-                timed(spans[1], lambda: watch.exposure)
-                timed(spans[2], lambda: lg.exposure(task, records, layer=layer))
+        steps = [_seconds(step) for _ in range(repeats)]
+        hook = model.get_submodule("linear1").register_forward_hook(watched)
+        for _ in range(repeats):
+            step()
+        hook.remove()
+        alone = [_seconds(lambda: lg.exposure(task, records, layer=layer)) for _ in range(repeats)]
     finally:
         torch.set_num_threads(threads)
-    return median(spans[0]), median(spans[1]), median(spans[2])
+    return median(steps), median(inside), median(alone)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
 
 
 @check("sparse_directions", rows="sparse-directions", cost="minutes")
@@ -293,7 +301,7 @@ SPEC = """
 [task]
 model = "mlp(width=256, depth=1)"
 data = "fashion_mnist_sample"
-records = 4
+records = 7
 [task.recipe]
 batch = 8
 [defenses]

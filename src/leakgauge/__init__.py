@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("adversary", "attacks", "bounds", "data", "defenses", "metrics", "models", "priors", "training")
+_ROOMS = ("adversary", "attacks", "bounds", "data", "defenses", "fl", "metrics", "models", "priors", "training")
 _HOMES = {
     "Domain": "types",
     "Feature": "types",
@@ -92,6 +92,7 @@ __all__ = [
     "data",
     "defenses",
     "exposure",
+    "fl",
     "metrics",
     "models",
     "observe",

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import IntEnum
 from typing import ClassVar
+from unicodedata import category
 
 
 class ExitCode(IntEnum):
@@ -113,8 +114,29 @@ class NotModelledWarning(AssumptionWarning):
     """An attack matches updates as if a part had changed nothing: that it finds nothing says nothing."""
 
 
+_COMPARED, _LISTED, _LONG = 2000, 100, 200
+"""Names that are compared, names that are listed, letters of a name that is compared: files may hold any number."""
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """The remedy for an unknown name: the nearest valid one, else all of them."""
     known = sorted(names)
-    close = get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+    compared = known[:_COMPARED] if len(name) <= _LONG else ()  # the time to compare grows with both lengths
+    close = get_close_matches(name, compared, n=1)
+    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known[:_LISTED])}{more}"
+
+
+def brief(text: str, most: int = 100) -> str:
+    """A text from a file for a message: its beginning, if it is long."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def printable(text: str) -> str:
+    """Text without control characters, which could rewrite what a terminal shows; line breaks and tabs stay."""
+    return text if text.isascii() and text.isprintable() else "".join(map(_harmless, text))
+
+
+def _harmless(character: str) -> str:
+    fine = character in "\n\t" or character.isprintable() or category(character) == "Zs"
+    return character if fine else "\ufffd"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from leakgauge import guards
-from leakgauge.client import LABELS
+from leakgauge.client import LABELS, LEARNING_RATE
 from leakgauge.defenses.stages import Encoded
 from leakgauge.errors import ObservationError, nearest
 from leakgauge.seeds import seed_of
@@ -24,7 +24,7 @@ class Round:
     ``granted`` holds named tensors for what belongs to the entries of the update (``random_prune.mask``), one row per
     example for what belongs to examples (``mixup.indices``, ``recipe.labels``), else one number or one per local step
     (``recipe.learning_rate``, ``lrp.scale``). ``buffers`` are state that is used but not trained, where it is not the
-    task's own; ``clients`` is how many clients' updates were summed.
+    task's own; ``clients`` is how many clients' updates it is the mean of, as the recipe says, too.
     """
 
     observed: Tree
@@ -99,7 +99,12 @@ def observe(
         observations.append(
             Observation(
                 tuple(
-                    Round(one.observed, theta, {a: v for a, v in one.drawn.items() if knows[a] == "granted"})
+                    Round(
+                        one.observed,
+                        theta,
+                        {a: v for a, v in one.drawn.items() if knows[a] == "granted"},
+                        clients=task.recipe.clients,
+                    )
                     for one, theta in zip(sent, states, strict=True)
                 ),
                 size,
@@ -138,9 +143,16 @@ class Sent:
     drawn: Nuisances
 
 
-def send(task: Task, batch: Records | Encoded, params: Tree, key: tuple[int, ...]) -> Sent:
-    """One update of one (encoded) batch through the model, training and update stage. ``key`` seeds every draw."""
+def send(
+    task: Task, batch: Records | Encoded, params: Tree, key: tuple[int, ...], *, rate: float | None = None
+) -> Sent:
+    """One update of one (encoded) batch through the model, training and update stage. ``key`` seeds every draw.
+
+    ``rate`` is the learning rate of this update where it is not the recipe's: that of its round.
+    """
     drawn = task.draw(len(batch), key)
+    if rate is not None:
+        drawn[LEARNING_RATE] = torch.tensor(rate)
     update = task.update(batch, params, drawn)
     released = task.protection.chain.release(
         update, ClientContext(task, batch, params, drawn), generator=_generator(*key)
@@ -182,7 +194,9 @@ def check(task: Task, observations: Sequence[Observation], *, sums: bool = False
         p for i, observation in enumerate(observations) for p in _problems(task, observation, f"observation {i}")
     ]
     if not sums:
-        problems += [p for i, observation in enumerate(observations) for p in _sums(observation, f"observation {i}")]
+        problems += [
+            p for i, observation in enumerate(observations) for p in _sums(task, observation, f"observation {i}")
+        ]
     if not observations:
         problems = ["there is no observation to attack; give at least one"]
     if problems:
@@ -256,11 +270,12 @@ def _granted_problems(task: Task, one: Round, batch: int, where: str) -> list[st
     return problems
 
 
-def _sums(observation: Observation, where: str) -> list[str]:
+def _sums(task: Task, observation: Observation, where: str) -> list[str]:
     return [
         f"{where}, round {r}: it sums {one.clients} clients, which only exact recovery takes apart; give single updates"
+        f", or the mean of clients={one.clients} in the recipe"
         for r, one in enumerate(observation.rounds)
-        if one.clients != 1
+        if one.clients != task.recipe.clients
     ]
 
 
@@ -308,10 +323,14 @@ def _tree_problems(params: Mapping[str, Tensor], observed: Tree, where: str) -> 
         for name in params
         if name not in observed
     ]
+    foreign = [name for name in observed if name not in params]
+    problems += [f"{where}: the model has no parameter {name!r}; {nearest(name, params)}" for name in foreign[:5]]
+    if len(foreign) > 5:
+        problems.append(f"{where}: the model lacks {len(foreign) - 5} more of its parameters; give its own update")
     for name, value in observed.items():
         if name not in params:
-            problems.append(f"{where}: the model has no parameter {name!r}; {nearest(name, params)}")
-        elif value.shape != params[name].shape:
+            continue
+        if value.shape != params[name].shape:
             problems.append(
                 f"{where}: {name!r} has shape {tuple(value.shape)}, the model's has {tuple(params[name].shape)}; "
                 "give the update of this model"

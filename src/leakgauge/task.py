@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from leakgauge import dropout
-from leakgauge.client import DROPOUT, LABELS, LEARNING_RATE, RECIPE, Drawn, Recipe, update_of
+from leakgauge.client import DROPOUT, LABELS, LEARNING_RATE, ORDER, RECIPE, Drawn, Recipe, update_of
 from leakgauge.defenses.protection import Protection, protection
 from leakgauge.defenses.stages import Encoded
 from leakgauge.errors import LeakgaugeError, ModelError, nearest
@@ -86,10 +86,12 @@ class Task:
         """What the model and the training stage, and dropout, draw for one update, by address."""
         steps, masks = self.recipe.local_steps, dropout.layers(self.working)
         dropped = dropout.draw(self.working, batch, steps, generator=_generator(*key, 4)) if masks else {}
+        order = self.recipe.draw_order(batch, generator=_generator(*key, 5)) if ORDER in self.nuisances else None
         return {
+            **({} if order is None else {ORDER: order}),
             **({DROPOUT: dropped} if dropped else {}),
             **self.protection.draw(self.working, batch, steps, generator=_generator(*key, 2)),
-            **self.protection.perturb(steps, generator=_generator(*key, 3)),
+            **self.protection.perturb(self.recipe.total_steps, generator=_generator(*key, 3)),
         }
 
     def drawn(self, nuisances: Nuisances) -> Drawn:
@@ -98,7 +100,8 @@ class Task:
         masks = nuisances.get(DROPOUT, {})
         assert not isinstance(masks, Tensor)
         buffers |= {f"{name}.{dropout.MASK}": value for name, value in masks.items()}
-        return Drawn(self._rates(nuisances), buffers)
+        order = nuisances.get(ORDER)
+        return Drawn(self._rates(nuisances), buffers, order if isinstance(order, Tensor) else None)
 
     def _rates(self, nuisances: Nuisances) -> Tensor | None:
         """The rate of every local step ``[…, steps]``; None where nobody perturbs or hides it."""
@@ -109,7 +112,7 @@ class Task:
         like = next(iter(self.params.values()))
         nominal = nuisances.get(LEARNING_RATE)
         rate = nominal.to(like) if isinstance(nominal, Tensor) else like.new_tensor(self.recipe.learning_rate)
-        return self.protection.rates(rate.unsqueeze(-1).expand(*rate.shape, self.recipe.local_steps), nuisances)
+        return self.protection.rates(rate.unsqueeze(-1).expand(*rate.shape, self.recipe.total_steps), nuisances)
 
     def client(
         self,
@@ -130,7 +133,9 @@ class Task:
         """Refuse to clip examples one by one where the client's update is not put together from theirs."""
         coupled = [n for n, m in self.working.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
         what = ""
-        if self.recipe.local_steps > 1 or self.recipe.minibatch is not None:
+        if self.recipe.clients > 1:
+            what = f"the update is the mean of {self.recipe.clients} clients, not of examples"
+        elif self.recipe.local_steps > 1 or self.recipe.minibatch is not None or self.recipe.optimiser != "sgd":
             what = f"{self.recipe.local_steps} local steps over minibatches share no gradient of one example"
         elif self.protection.training:
             what = f"{self.protection.training[0]!r} acts on the whole update before its examples are clipped"
@@ -217,7 +222,7 @@ class Task:
         like = next(iter(theta.values()))
         inputs = self.inputs_of(records.inputs, like)
         labels = records.labels.to(inputs.device)
-        drawn = {address: trees.over(lambda v: v.to(like), value) for address, value in (nuisances or {}).items()}
+        drawn = {address: trees.over(partial(_moved, like), value) for address, value in (nuisances or {}).items()}
         update = self.client(theta, inputs, labels, drawn)
         return {name: value.detach() for name, value in update.items()}
 
@@ -325,6 +330,11 @@ def working_copy(model: nn.Module, mode: str) -> nn.Module:
         if isinstance(getattr(module, "inplace", None), bool):
             module.inplace = False  # type: ignore[assignment]
     return own
+
+
+def _moved(like: Tensor, value: Tensor) -> Tensor:
+    """On the device of ``like``; numbers in its precision, indices as they are."""
+    return value.to(like) if value.is_floating_point() else value.to(like.device)
 
 
 def _generator(*key: int) -> torch.Generator:

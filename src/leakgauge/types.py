@@ -183,6 +183,8 @@ class Records:
 
     def __getitem__(self, index: slice | Sequence[int] | Tensor) -> Records:
         where = index if isinstance(index, slice | Tensor) else torch.as_tensor(index)
+        if isinstance(where, Tensor) and not len(where):
+            where = where.long()  # an empty list becomes a tensor of floats, which is no index
         return Records(self.inputs[where], self.labels[where], self.domain)
 
     def batches(self, size: int) -> Iterator[Records]:

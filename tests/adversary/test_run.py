@@ -383,7 +383,7 @@ BAD: dict[str, tuple[Callable[[Observation], Observation], str]] = {
     ),
     "many clients": (
         lambda o: _with(o, rounds=(replace(o.rounds[0], clients=3),)),
-        "observation 0, round 0: it sums 3 clients, which no attack models yet; give single updates",
+        "observation 0, round 0: it sums 3 clients, which only exact recovery takes apart; give single updates",
     ),
 }
 
@@ -433,7 +433,7 @@ def test_all_problems_are_told_at_once(task: Task, seen: list[Observation]) -> N
     [
         ("adversary(restarts=0)", "adversary: restarts must be an integer ≥ 1, got 0"),
         ("adversary(labels='known')", "adversary: labels must be one of inferred, joint, got 'known'"),
-        ("adversary(rule='guess')", "adversary: rule must be one of auto, bias, rows, got 'guess'"),
+        ("adversary(rule='guess')", "adversary: rule must be one of auto, bias, rows, unique, got 'guess'"),
         (
             "adversary(start='noise')",
             "adversary: start must be one of normal, uniform, grey, zeros, prior, got 'noise'",

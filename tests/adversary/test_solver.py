@@ -21,6 +21,7 @@ from leakgauge.adversary.solver import (
     constant,
     cosine_decay,
     exponential,
+    gauss_newton,
     lbfgs,
     momentum,
     ramp,
@@ -43,6 +44,7 @@ SOLVERS: dict[str, list[Solver]] = {
     ],
     "momentum": [momentum(lr=0.03, steps=60, beta=0.3), momentum(lr=0.035, steps=100, beta=0.0)],
     "lbfgs": [lbfgs(steps=40)],
+    "gauss_newton": [gauss_newton(steps=5)],
 }
 EVERY = [solver for name in REGISTRY["solver"] for solver in SOLVERS.get(name, [])]
 

@@ -195,3 +195,31 @@ def test_init_into_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> Non
     ended = CliRunner().invoke(app, ["init", str(tmp_path / "nowhere" / "x.toml")])
     assert ended.exit_code == 2
     assert "cannot be written" in ended.output
+
+
+def test_train_shows_the_accuracy_of_every_round_and_writes_weights(tmp_path: Path) -> None:
+    out = tmp_path / "trained.safetensors"
+    options = ("--data", "fashion_mnist_sample", "--clients", "iid(clients=40)", "--per-round", "2", "--rounds", "2")
+    ran = Ran("train", *options, "--steps", "1", "--quiet", "--out", str(out))
+    assert ran.code == 0, ran.out
+    assert [line.split(":")[0] for line in ran.out.splitlines()] == ["round 0", "round 1", "round 2", f"wrote {out}"]
+    from leakgauge.storage.states import read_state
+
+    assert set(read_state(out).tensors) == {"linear.weight", "linear.bias"}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--clients", "iid(clients=0)"), "clients must be an integer ≥ 1, got 0"),
+        (("--steps", "0"), "steps must be an integer ≥ 1, got 0"),
+        (("--clients", "clip(norm=1.0)"), "--clients"),
+        (("--clients", "iid(clients=4)", "--per-round", "5"), "5 clients per round of 4"),
+        (("--out", "weights.txt"), "weights.txt: the weights cannot be written there"),
+        (("--clients", "iid(clients=2)", "--defense", "lrp()"), "2 clients cannot add up their counts in secret"),
+    ],
+)
+def test_train_refuses_what_cannot_be_trained(options: tuple[str, ...], says: str) -> None:
+    ran = Ran("train", "--data", "fashion_mnist_sample", *options)
+    assert ran.code == 2
+    assert says in ran.out

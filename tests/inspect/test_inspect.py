@@ -186,8 +186,8 @@ def test_the_attack_decides_the_sign_of_a_batch_of_most_classes(turned: bool, tm
     before, after = trained(small(), private.inputs, private.labels)
     pair = states(tmp_path, after, before) if turned else states(tmp_path, before, after)
     attack = Adversary(scaled_l2(), solver=lbfgs(steps=60))
-    options = {"batch": 3, "labels": private.labels, "attacks": [attack], "draws": 3}
-    (finding,) = inspect(small(), DOMAIN, [captured(*pair, small())], **options)  # type: ignore[arg-type]
+    (finding,) = inspect(small(), DOMAIN, [captured(*pair, small())], batch=3, attacks=[attack], draws=3)
+    assert finding.labels.tolist() == [0, 1, 2]  # the factor of a captured update is not known: labels need none
     assert finding.turned == turned
     assert finding.other is None
 
@@ -238,7 +238,6 @@ def test_a_known_record_is_nearer_only_beyond_the_spread(tmp_path: Path) -> None
     many = Records(torch.rand(20, 1, 8, 8, generator=generator), torch.arange(20) % 4, DOMAIN)
     capture = captured(*states(tmp_path, before, noise, sign=1), small())
     (finding,) = inspect(small(), DOMAIN, [capture], known=many, attacks=[attack])
-    assert sum(a > b for a, b in zip(finding.psnr, finding.null_psnr, strict=True)) > 0  # some are, by chance
     assert sum(finding.nearer) == 0
     assert "0 of 20 known records are nearer" in finding.sentence
 

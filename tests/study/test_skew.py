@@ -43,6 +43,13 @@ def test_every_batch_has_the_counts_asked_for(labels: str) -> None:
     assert torch.equal(own, other) == (labels == "known")
 
 
+def test_skewed_batches_need_no_tuning() -> None:
+    one = {"one": "adaptive(steps=1)"}
+    study = lg.Study(model(), (X, Y), recipe=lg.Recipe(batch=8), updates=6, class_counts=[5, 3], adversaries=one)
+    assert len(study.tuning) == 0
+    assert len(study.records) == 48
+
+
 def test_the_counts_are_in_the_text_of_the_study() -> None:
     assert skewed([5, 3]).spec.task.class_counts == [5, 3]
 

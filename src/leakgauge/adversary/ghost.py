@@ -120,6 +120,8 @@ def unsupported(task: Task) -> str | None:
     """Why the ghost path does not fit, in a sentence; None if it does."""
     if task.recipe.shares != "gradient":
         return "weight changes after local training have no layer factors"
+    if task.recipe.clients > 1:
+        return "the mean over several clients is not that of one batch"
     owners: dict[int, str] = {}
     for name, module in _trained(task.working):
         if _RULES.get(type(module)) is None:

@@ -65,6 +65,15 @@ class Group:
         return [{**self.task.buffers, **one.buffers} for one in self.observations[0].rounds]
 
     @cached_property
+    def first_alike(self) -> list[int]:
+        """For every round, the first one at the same state: without nuisances their updates are the same."""
+        states = [
+            tuple((name, t.data_ptr()) for name, t in (*params.items(), *buffers.items()))
+            for params, buffers in zip(self.states, self.buffers, strict=True)
+        ]
+        return [states.index(state) for state in states]
+
+    @cached_property
     def knows(self) -> dict[str, Knowledge]:
         """Address → whether it is granted."""
         rounds = self.observations[0].rounds

@@ -18,7 +18,7 @@ from leakgauge.adversary.memory import bytes_per_observation, bytes_per_problem
 from leakgauge.adversary.paths import Path, PathName, choose
 from leakgauge.adversary.rounds import Group, Shown, groups
 from leakgauge.adversary.solver import Problem, Solution
-from leakgauge.adversary.solver.problem import Value, draw, spread, sweep
+from leakgauge.adversary.solver.problem import Composite, Value, draw, spread, sweep
 from leakgauge.adversary.starts import SMALL_RATE, lengths
 from leakgauge.adversary.treatments import Case, settled
 from leakgauge.adversary.unknowns import INPUTS, SOFT_LABELS, Block, Unknowns
@@ -28,7 +28,7 @@ from leakgauge.observation import Observation, check
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task
 from leakgauge.types import Candidate, Progress, Tree
-from leakgauge.updates import Batch, Sharing
+from leakgauge.updates import Batch, Examples, Sharing
 
 
 def attack(
@@ -45,7 +45,8 @@ def attack(
     """Attack every observation with every setting, all as problems of one solver; one result per setting.
 
     Settings may differ in numbers only (learning rate, prior weight …): observations are shared among them. The first
-    start of observation i is ``begin[i]``, if given: an attack goes on where another one ended.
+    start of observation i is ``begin[i]``, if given, or ``begin[s, i]`` for setting s: an attack goes on where another
+    one ended.
     """
     check(task, observations)
     if device is not None:
@@ -56,7 +57,8 @@ def attack(
             where="attack",
             remedy="give one setting for each weight; attack() runs them together",
         )
-    if begin is not None and begin.shape != (len(observations), observations[0].batch, *task.domain.shape):
+    shape = (len(observations), observations[0].batch, *task.domain.shape)
+    if begin is not None and begin.shape not in (shape, (len(settings), *shape)):
         raise DomainError(
             f"{len(observations)} observations cannot begin at inputs of shape {tuple(begin.shape)}",
             where="attack",
@@ -228,25 +230,58 @@ class _Run:
         rounds = [self.group.shown(rows, r) for r in range(len(self.group.states))]
         labels = self._labels_of(keys)
         unknowns = self._unknowns(seeds, keys)
-        paths = [self._choose(r, visible, unknowns, labels) for r, visible in enumerate(rounds)]
+        same = self.group.first_alike
+        paths: list[Path] = []
+        for r, visible in enumerate(rounds):
+            paths.append(paths[same[r]] if same[r] < r else self._choose(r, visible, unknowns, labels))
         self.used = paths[0].name
         unknowns = self._with_fitted_rates(unknowns, paths, rounds, row_of, labels)
         prior = spread(self.adversary.prior, setting_of)
 
-        def evaluate(raw: Tree, which: Tensor) -> Value:
-            sharing = Sharing(tuple(torch.bincount(row_of[which], minlength=len(rows)).tolist()))
-            values = unknowns.decode(raw)
-            candidate = self._candidate(values, None if labels is None else labels[which])
-            terms, log_prior = [], spread(prior, which)(candidate) + unknowns.log_prior(values)
+        def sharing_of(which: Tensor) -> Sharing:
+            return Sharing(tuple(torch.bincount(row_of[which], minlength=len(rows)).tolist()))
+
+        def log_prior(values: Tree, candidate: Candidate, which: Tensor) -> Tensor:
+            return spread(prior, which)(candidate) + unknowns.log_prior(values)
+
+        def updates(values: Tree, candidate: Candidate, which: Tensor) -> list[Batch]:
+            """Of every round; rounds at the same state share theirs, where nothing else differs."""
+            sharing, once, listed = sharing_of(which), dict[int, Batch](), list[Batch]()
             for r, (path, visible) in enumerate(zip(paths, rounds, strict=True)):
                 nuisances = {
                     **self._placeholders(len(which)),
                     **_of_round(values, r),
                     **visible.granted_to(row_of[which]),
                 }
-                update = path.updates(replace(candidate, nuisances=nuisances), sharing)
-                terms.append(self.likelihood(update, visible.observed, visible.known, self.task.protection))
-            return Value(torch.stack(terms).sum(0), log_prior)
+                if nuisances or same[r] not in once:
+                    once[same[r]] = path.updates(replace(candidate, nuisances=nuisances), sharing)
+                listed.append(once[same[r]])
+            return listed
+
+        def judged(update: Sequence[Batch]) -> Tensor:
+            terms = [
+                self.likelihood(one, visible.observed, visible.known, self.task.protection)
+                for one, visible in zip(update, rounds, strict=True)
+            ]
+            return torch.stack(terms).sum(0)
+
+        def decoded(raw: Tree, which: Tensor) -> tuple[Tree, Candidate]:
+            values = unknowns.decode(raw)
+            return values, self._candidate(values, None if labels is None else labels[which])
+
+        def evaluate(raw: Tree, which: Tensor) -> Value:
+            values, candidate = decoded(raw, which)
+            prior_term = log_prior(values, candidate, which)
+            return Value(judged(updates(values, candidate, which)), prior_term)
+
+        def predict(raw: Tree, which: Tensor) -> list[Tensor]:
+            return [value for one in updates(*decoded(raw, which), which) for value in one.dense().values()]
+
+        def judge(tensors: Sequence[Tensor], which: Tensor) -> Tensor:
+            names, counts = list(self.task.params), sharing_of(which).counts
+            each = [tensors[i : i + len(names)] for i in range(0, len(tensors), len(names))]
+            formed = [Batch.of(dict(zip(names, some, strict=True)), counts) for some in each]
+            return judged([replace(one, examples=self._no_examples()) for one in formed])
 
         problem = Problem(
             unknowns.start,
@@ -255,10 +290,23 @@ class _Run:
             box=unknowns.box,
             anneal=spread(self.adversary.anneal, setting_of),
             ball=self.adversary.ball,
+            composite=Composite(predict, judge, lambda raw, which: log_prior(*decoded(raw, which), which)),
         )
         solution = spread(self.adversary.solver, setting_of).solve(problem, self.progress)
         self.evaluations += solution.evaluations
         return replace(solution, unknowns=unknowns.decode(solution.unknowns))
+
+    def _no_examples(self) -> Examples | None:
+        """A formed update no longer knows its examples: refuse a defense that acts on each of them."""
+
+        def refuse() -> Batch:
+            raise DomainError(
+                f"{self.task.protection!r} acts on every example, and the update is linearised as a whole",
+                where=repr(self.adversary.solver),
+                remedy="use lbfgs() or adam()",
+            )
+
+        return None if self.group.batch == 1 else Examples(refuse, self.group.batch, 1.0)
 
     def _candidate(self, values: Tree, labels: Tensor | None) -> Candidate:
         look = partial(seen_of, self.task, self.group.states[0], self.group.buffers[0])
@@ -299,8 +347,11 @@ class _Run:
             # only the first start can be the flat one: a second would end where the first did
             inputs[first] = 0.5 if how == "grey" and self.task.domain.box is not None else 0.0
         if self.begin is not None:
-            places = [self.group.places[key.observation] for key in keys if key.restart == 0]
-            inputs[first] = self.begin[places].to(inputs)
+            each = self.begin.dim() > inputs.dim()  # its own for every setting
+            begin = self.begin if each else self.begin.expand(self.settings, *self.begin.shape)
+            begins = [(key.setting, self.group.places[key.observation]) for key in keys if key.restart == 0]
+            if begins:
+                inputs[first] = torch.stack([begin[s, i] for s, i in begins]).to(inputs)
         return inputs
 
     def _inputs_of_prior(self, restarts: Sequence[int], shape: tuple[int, ...]) -> Tensor:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from leakgauge.client import DROPOUT, LABELS, LEARNING_RATE
+from leakgauge.client import DROPOUT, LABELS, LEARNING_RATE, ORDER
 from leakgauge.laws import Uniform
 from leakgauge.task import Task
 from leakgauge.types import How, Knowledge, Nuisance, Treatment
@@ -120,6 +120,14 @@ def rates(case: Case, address: str, nuisance: Nuisance) -> Treatment | None:
     if address not in case.rates:
         return None
     return Treatment(address, "optimised", "hidden; searched for beside the inputs, through the local steps")
+
+
+@rule
+def order(case: Case, address: str, nuisance: Nuisance) -> Treatment | None:
+    """A hidden order within one pass only names the examples; over several, the first pass is taken for all."""
+    if address != ORDER:
+        return None
+    return Treatment(address, "assumed", "hidden; every pass over the examples is taken to use one order")
 
 
 @rule

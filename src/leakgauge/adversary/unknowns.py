@@ -35,12 +35,17 @@ class Block:
 
     @classmethod
     def of_law(cls, law: Law, shape: tuple[int, ...], like: Tensor, weight: float) -> Block:
-        """A nuisance under its law, started at the law's mean; ``weight`` scales its log prior."""
+        """A nuisance under its law, started at the law's mean; ``weight`` scales its log prior.
+
+        The prior is relative to that of the mean: a constant such as that of a uniform law would drown a residual of
+        1e-8 in the rounding of float32.
+        """
         low, high = law.support
+        offset = law.log_density(torch.tensor(law.mean, dtype=like.dtype, device=like.device))
         raw = _encoder(low, high)(torch.full(shape, law.mean, dtype=like.dtype, device=like.device))
 
         def log_prior(value: Tensor) -> Tensor:
-            return weight * rows(law.log_density(value)).sum(1)
+            return weight * rows(law.log_density(value) - offset).sum(1)
 
         return cls(raw, _decoder(low, high), None, log_prior)
 

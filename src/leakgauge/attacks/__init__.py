@@ -10,21 +10,28 @@ from leakgauge.attacks.exact_recovery import ExactRecovery
 from leakgauge.attacks.exposure import Exposure, Watch, exposure
 from leakgauge.attacks.inverting import inverting_gradients
 from leakgauge.attacks.recovering import Recovery, recover
+from leakgauge.attacks.staged import BestOf, Staged
+from leakgauge.attacks.standard import Standard
 
 adaptive, analytic, drop_layer, exact_recovery = Adaptive, Analytic, DropLayer, ExactRecovery
+best_of, staged, standard = BestOf, Staged, Standard
 
 __all__ = [
     "Adaptive",
     "Analytic",
+    "BestOf",
     "DropLayer",
     "ExactRecovery",
     "Exposure",
     "Hint",
     "Recovery",
+    "Staged",
+    "Standard",
     "Watch",
     "adaptive",
     "analytic",
     "bayes",
+    "best_of",
     "dlg",
     "drop_layer",
     "exact_recovery",
@@ -33,4 +40,6 @@ __all__ = [
     "idlg",
     "inverting_gradients",
     "recover",
+    "staged",
+    "standard",
 ]

@@ -43,6 +43,7 @@ from leakgauge.attacks.differences import without_repeats
 from leakgauge.attacks.exact_recovery import assembled
 from leakgauge.attacks.precode import NOISE, Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
 from leakgauge.attacks.recovering import NOT_APPLICABLE, first_layer, obstacle, recover
+from leakgauge.attacks.surrogate import PLACES, is_worth, surrogate, treated
 from leakgauge.client import LABELS
 from leakgauge.defenses import Protection, UpdatePart
 from leakgauge.defenses import protection as read
@@ -106,6 +107,8 @@ class Adaptive(Part):
     - Noise that repeats between rounds (:mod:`~leakgauge.adversary.repeats`): cancelled by differences of the rounds,
       which are attacked without it; at the same weights in every round, rounds that share their noise count once.
     - ATS: the transformed record is reconstructed, then undone as far as its policy allows.
+    - More than ``unroll`` local steps of SGD: not unrolled, but taken for one gradient on the way
+      (:mod:`leakgauge.attacks.surrogate`), which needs neither rates nor order nor their number; a warning says so.
     - Hidden labels are counted by likelihood, from all that the last layer still shows; each restart tries the next
       likely hypothesis.
 
@@ -125,9 +128,11 @@ class Adaptive(Part):
     bound: Literal["granted", "received"] = "granted"
     latent: Latent = "joint"
     labels: Literal["inferred", "joint"] = "inferred"
+    unroll: int = 16
 
     def __post_init__(self) -> None:
         guards.count(self.steps, "steps", "adaptive")
+        guards.count(self.unroll, "unroll", "adaptive", least=0)
         guards.count(self.restarts, "restarts", "adaptive")
         guards.non_negative(self.tv_weight, "tv_weight", "adaptive")
         guards.non_negative(self.tv_density, "tv_density", "adaptive")
@@ -150,6 +155,9 @@ class Adaptive(Part):
             decoder = decoder_of(part)  # type: ignore[arg-type]
             changed += decoder.treat(part, label, knows) if decoder else ()
         changed += self._of_belief(task, listed)
+        if is_worth(task, self.unroll):
+            changed += treated(task, listed)
+        exact = exact or _ratio_is_exact(task, task.recipe.batch)
         if exact and inverts(task):
             words = "hidden; cancelled in the ratio of weight and bias"
             changed += [Treatment(a, "cancelled", words) for a in Case(adversary, task, knows).rates]
@@ -236,8 +244,11 @@ class Adaptive(Part):
             task = replace(task, protection=replace(task.protection, update=quiet))
         adversary = self.adversary(task.protection, images=_smooth(task), dropout=_drops(task))
         exact = all(one.rounds and _is_exact(task, one.batch) for one in observations)
-        if exact and inverts(task):
+        ratio = all(one.rounds and _ratio_is_exact(task, one.batch) for one in observations)
+        if ratio and inverts(task):
             return Analytic()(task, observations, **how)
+        if is_worth(task, self.unroll):
+            return self._by_surrogate(task, observations, how)
         if not exact and obstacle(task) is None:
             return self._taken_apart(adversary, task, observations, how)
         reconstruction = self._optimised(adversary, task, observations, how, exact)
@@ -284,6 +295,22 @@ class Adaptive(Part):
             return adversary(task, observations, **how)
         except NoDensityError as reason:
             return self._without_density(adversary, task, observations, how, reason)
+
+    def _by_surrogate(self, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]) -> Reconstruction:
+        """Many local steps as one gradient on the way; of the places tried, the one that fits best."""
+        steps = task.recipe.total_steps
+        what = f"adaptive() takes {steps} local steps for one gradient on the way; say unroll={steps}"
+        warnings.warn(f"{what} to differentiate through all of them", AssumptionWarning, stacklevel=5)
+        tried = []
+        for place in PLACES:
+            single, turned = surrogate(task, observations, place)
+            plain = self.adversary(single.protection, images=_smooth(task), dropout=_drops(single))
+            tried.append(plain(single, turned, **how))
+        posteriors = torch.stack([one.log_posterior for one in tried])
+        best = posteriors.nan_to_num(nan=-torch.inf).argmax(0).tolist()
+        count = len(observations)
+        chosen = joined(tried, [place * count + i for i, place in enumerate(best)])
+        return replace(chosen, evaluations=sum(one.evaluations for one in tried))
 
     def _labelled(self, simulation: Simulation, observations: Sequence[Observation]) -> list[Observation]:
         """The observations of the simulated task; the labels that a stand-in hides come from simulated releases."""
@@ -419,11 +446,19 @@ def _with_length(
     return replace(last, evaluations=first.evaluations + last.evaluations)
 
 
+def _ratio_is_exact(task: Task, batch: int) -> bool:
+    """Whether a first linear layer's change is ``(Σ_t η_t δ_t) xᵀ`` beside ``Σ_t η_t δ_t``: one example, however often.
+
+    Momentum only mixes the δ_t; weight decay and Adam would act on weight and bias apart.
+    """
+    recipe = task.recipe
+    plain = batch == 1 and recipe.optimiser == "sgd" and not recipe.weight_decay and not _drops(task)
+    return plain and all(hint_of(part).scales for part in task.protection.chain.parts)
+
+
 def _is_exact(task: Task, batch: int) -> bool:
     """Whether every update is a positive multiple of one example's gradient."""
-    recipe = task.recipe
-    single = batch == 1 and recipe.local_steps == 1 and not recipe.weight_decay and not _drops(task)
-    return single and all(hint_of(part).scales for part in task.protection.chain.parts)
+    return task.recipe.local_steps == 1 and _ratio_is_exact(task, batch)
 
 
 __all__ = ["Adaptive", "Approach"]

@@ -58,7 +58,7 @@ class ExactRecovery(Part):
 
     methods: Methods = "both"
     starts: int = 512
-    samples: int = 200_000
+    samples: int = 1_000_000
 
     def __post_init__(self) -> None:
         guards.choice(self.methods, "methods", "exact_recovery", get_args(Methods))

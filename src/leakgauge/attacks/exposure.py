@@ -41,19 +41,19 @@ class Exposure:
 
 def peelable(active: np.ndarray[Any, np.dtype[np.bool_]]) -> Exposure:
     """Peel a grid ``[records, units]`` of which record activates which unit, as long as a record is alone somewhere."""
-    alone_in, turn = np.zeros(len(active), dtype=np.int64), 0
-    grid = active.view(np.uint8)
-    counts = grid.sum(0, dtype=np.int32)
-    while (alone := np.flatnonzero(counts == 1)).size:
+    # of each unit: how many records that are left activate it, and the sum of their numbers: alone, the record's own
+    exact = np.float32 if len(active) < 4096 else np.float64  # holds sums of so many numbers without rounding
+    on = active.astype(exact)
+    weights = np.stack([np.ones(len(active), exact), np.arange(len(active), dtype=exact)])
+    tally, passes, turn = weights @ on, np.zeros(len(active), dtype=np.int64), 0
+    while len(alone := tally[1][tally[0] == 1]):
         turn += 1
-        # among records that are left, the one with a 1 in the column; those taken out are zeroed below
-        rows = np.unique(grid[:, alone].argmax(0))
-        alone_in[rows] = turn
-        counts -= grid[rows].sum(0, dtype=np.int32)
-        if turn == 1:
-            grid = grid.copy()
-        grid[rows] = 0
-    return Exposure(tuple((alone_in > 0).tolist()), tuple(alone_in.tolist()))
+        fresh = np.zeros(len(active), dtype=bool)
+        fresh[alone.astype(np.int64)] = True
+        passes[fresh] = turn
+        tally -= weights[:, fresh] @ on[fresh]
+    each = passes.tolist()
+    return Exposure(tuple(turn > 0 for turn in each), tuple(each))
 
 
 def exposure(task: Task, records: Records, *, layer: LinearLayer | None = None) -> Exposure:
@@ -80,12 +80,12 @@ class Watch:
 
     def __init__(self, task: Task) -> None:
         self._module: nn.Module = task.model.get_submodule(_layer(task).name)
-        self._before: Tensor | None = None
+        self._exposure: Exposure | None = None
         self._hook: Any = None
 
     def __enter__(self) -> Self:
         def note(module: nn.Module, args: tuple[Tensor, ...], before: Tensor) -> None:
-            self._before = before.detach()
+            self._exposure = peelable(_grid(before))  # now, while the processor still has it at hand
 
         self._hook = self._module.register_forward_hook(note)
         return self
@@ -97,13 +97,13 @@ class Watch:
 
     @property
     def exposure(self) -> Exposure:
-        if self._before is None:
+        if self._exposure is None:
             raise DataError("the model has not run yet", where="Watch", remedy="run it on a batch first")
-        return peelable(_grid(self._before))
+        return self._exposure
 
 
 def _grid(before: Tensor) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    grid: np.ndarray[Any, np.dtype[np.bool_]] = (before > 0).cpu().numpy()
+    grid: np.ndarray[Any, np.dtype[np.bool_]] = before.detach().cpu().numpy() > 0
     return grid
 
 

@@ -72,7 +72,7 @@ def _of_model(task: Task) -> str | None:
 
 def open_layers(task: Task) -> list[LinearLayer]:
     """The layers that exact recovery works at: linear, called once, trained with a bias, followed by ReLU."""
-    layers = linear_layers(task)
+    layers = [] if task.domain.kind == "tokens" else linear_layers(task)  # looked up, not multiplied
     names = [layer.name for layer in layers]
     return [
         layer
@@ -125,7 +125,7 @@ def recover(
     *,
     layer: str | None = None,
     methods: Methods = "both",
-    samples: int = 200_000,
+    samples: int = 1_000_000,
     starts: int = 512,
     seed: int = 0,
 ) -> Recovery:
@@ -195,8 +195,8 @@ class _Case:
         if self.methods != "peeling" and len(certified) < rank:
             more = by_sparse_directions(peeled.left, peeled.certifier, self._searches(peeled), seed=self.seed)
             certified, methods = certified + more, methods + ["sparse directions"] * len(more)
-        if len(certified) == rank:
-            certified = _polished(certified, layer, certifier)
+        if len(certified) == rank and "peeling" not in methods:  # quotients of single rows are better than any fit
+            certified = _polished(certified, layer)
         return self._result(certified, tuple(methods), rank, gradient, peeled.certifier.factor)
 
     @property
@@ -289,7 +289,7 @@ class _Case:
         return {name: value - explained[name] for name, value in gradient.items()}
 
 
-def _polished(certified: Certified, layer: LayerGradient, certifier: Certifier) -> Certified:
+def _polished(certified: Certified, layer: LayerGradient) -> Certified:
     """All inputs once more by least squares over all rows, ``Δᵀ X = ∂W``: rounding averages out."""
     inputs = torch.linalg.lstsq(certified.deltas.T, layer.weight).solution
     return replace(certified, inputs=inputs) if bool(inputs.isfinite().all()) else certified

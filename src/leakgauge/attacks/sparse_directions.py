@@ -106,9 +106,9 @@ class Pool:
 
     def with_new(self, directions: Tensor) -> Pool:
         """The pool with what is sparse and new among these; itself where nothing is."""
-        zeros = self.columns.zeros(directions)
-        sparsest = zeros.topk(min(len(zeros), NEW)).indices
-        directions = directions[sparsest[zeros[sparsest] >= self.columns.least]]
+        directions = _distinct(directions[self.columns.zeros(directions) >= self.columns.least], self.columns.zero)
+        sparsest = self.columns.zeros(directions).topk(min(len(directions), NEW)).indices
+        directions = directions[sparsest]
         if not len(directions):
             return self
         directions = torch.cat([self.directions, self.columns.refined(directions)])
@@ -194,6 +194,16 @@ class Assembly:
                 break
             best, directions = float(matches.max()), swaps[int(matches.argmax())]
         return directions
+
+
+def _distinct(directions: Tensor, tolerance: float) -> Tensor:
+    """One of each group of directions that agree, but for their sign, in a fixed random coordinate."""
+    generator = torch.Generator().manual_seed(1)
+    coordinate = torch.randn(directions.shape[1], generator=generator, dtype=torch.float64).to(directions)
+    values, order = (directions @ coordinate).abs().sort()
+    new = torch.ones_like(values, dtype=torch.bool)
+    new[1:] = values.diff() > 10 * tolerance
+    return directions[order[new]]
 
 
 def _swapped(directions: Tensor, place: int, others: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from leakgauge.audit.auditing import audit
-    from leakgauge.audit.engines import Engine, InProcess, LocalPool
+    from leakgauge.audit.engines import Engine, InProcess, LocalPool, SharedFolder
     from leakgauge.audit.judge.model import Result
     from leakgauge.audit.run import Event, Report
     from leakgauge.study.spec import Problem, Spec, SpecError, load
@@ -27,6 +27,7 @@ __all__ = [
     "Problem",
     "Report",
     "Result",
+    "SharedFolder",
     "Spec",
     "SpecError",
     "Study",
@@ -41,6 +42,7 @@ _HOMES = {
     "Problem": "leakgauge.study.spec",
     "Report": "leakgauge.audit.run",
     "Result": "leakgauge.audit.judge.model",
+    "SharedFolder": "leakgauge.audit.engines",
     "Spec": "leakgauge.study.spec",
     "SpecError": "leakgauge.study.spec",
     "Study": "leakgauge.study.study",

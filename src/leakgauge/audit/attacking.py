@@ -18,6 +18,9 @@ from leakgauge.seeds import seed_of
 from leakgauge.task import Task
 from leakgauge.types import Progress, Records, Threat, Treatment
 
+ANOTHER = 5
+"""Tells the draws of another record's client from those of the private one."""
+
 
 @dataclass(frozen=True)
 class Assumed:
@@ -35,9 +38,14 @@ def observed(task: Task, records: Records, threat: Threat, *, seed: int, rounds:
 def observed_in(
     arm: Arm, task: Task, private: Records, others: Records, threat: Threat, *, seed: int, noise: int, rounds: int
 ) -> list[Observation]:
-    """What the adversary gets in an arm; the grants are the private records' in every arm."""
+    """What the adversary gets in an arm; labels that are granted are the private records' in every arm.
+
+    Another record's client draws its own noise: with the same noise in both arms their difference would show what noise
+    covers from everybody. Only an input stage draws alike, for its grants belong to the encodings that are scored.
+    """
     source = others if arm == "another" else private
-    observations = observed(task, source, threat, seed=seed, rounds=rounds)
+    own = seed_of(seed, ANOTHER) if arm == "another" and not task.protection.input else seed
+    observations = observed(task, source, threat, seed=own, rounds=rounds)
     if arm == "another" and observations[0].labels is not None:
         granted = batches(private.labels, task.recipe.batch)
         observations = [one.given(LABELS, labels) for one, labels in zip(observations, granted, strict=True)]

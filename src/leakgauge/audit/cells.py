@@ -9,14 +9,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
 from leakgauge.adversary import Attack
+from leakgauge.attacks.choosing import Chooser
 from leakgauge.audit.store import canonical
 from leakgauge.defenses import Protection
 from leakgauge.expr import Part, described
 from leakgauge.study.sections import Checkpoints
 from leakgauge.types import Threat
 
-FORMAT = 5
-"""Cell format version; bump it when a result needs fields that older cells lack."""
+FORMAT = 6
+"""Cell format version; bump it when a result needs fields that older cells lack, or what an arm observes changes."""
 Arm = Literal["real", "another", "noise"]
 ARMS: tuple[Arm, ...] = ("real", "another", "noise")
 JSON = dict[str, Any]
@@ -43,7 +44,10 @@ class TrainCell:
 
 @dataclass(frozen=True)
 class TuneCell:
-    """Several settings of an adversary against a defense, on reference records: the best is chosen."""
+    """Several settings of an adversary against a defense, on reference records: the best is chosen.
+
+    A single one that is a :class:`~leakgauge.attacks.choosing.Chooser` chooses among its own.
+    """
 
     kind: ClassVar[Literal["tune"]] = "tune"
 
@@ -75,8 +79,9 @@ class TuneCell:
 class AttackCell:
     """One adversary against one defense on a range of updates, in one arm.
 
-    With several ``settings`` the one that the tuning chose attacks; it is the last parent. ``clients`` are the ranges
-    of updates that belong together under a defense that mixes a client's records; else one range, which says nothing.
+    What the tuning chose attacks, one of several ``settings`` or what a chooser chose; it is the last parent.
+    ``clients`` are the ranges of updates that belong together under a defense that mixes a client's records; else one
+    range, which says nothing.
     """
 
     kind: ClassVar[Literal["attack"]] = "attack"
@@ -115,6 +120,11 @@ class AttackCell:
             "seed": self.seed,
             **({} if self.without is None else {"without": self.without}),
         }
+
+
+def is_tuned(settings: tuple[Attack, ...]) -> bool:
+    """Whether something is chosen on reference records first: one of several settings, or by the attack itself."""
+    return len(settings) > 1 or isinstance(settings[0], Chooser)
 
 
 Cell = TrainCell | TuneCell | AttackCell

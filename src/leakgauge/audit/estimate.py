@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from leakgauge.attacks.choosing import Chooser
 from leakgauge.audit.attacking import batches
 from leakgauge.audit.cells import ARMS, AttackCell, TrainCell, TuneCell
 from leakgauge.audit.plan import CHUNK, IDENTITY, Plan, plan, trained_with
@@ -106,7 +107,7 @@ def _measured(study: Study, ablate: bool) -> Estimate:
         if _pair(cell) not in probes:
             probes[_pair(cell)] = _timed(attacks[0] if len(probes) >= MOST_PROBES else cell, work)
     timed = [probes[_pair(cell)] for cell in attacks]
-    tuned = sum(len(cell.settings) for cell in planned.cells if isinstance(cell, TuneCell))
+    tuned = sum(_attacks_worth(cell) for cell in planned.cells if isinstance(cell, TuneCell))
     seconds = sum(probe.seconds for probe in timed) * (1 + tuned / max(1, len(attacks)))
     sizes = [cell.updates[1] - cell.updates[0] for cell in attacks]
     crossing = {size: _crossing(study, size) for size in set(sizes)}
@@ -121,6 +122,13 @@ def _measured(study: Study, ablate: bool) -> Estimate:
         training,
         _peak_megabytes(),
     )
+
+
+def _attacks_worth(cell: TuneCell) -> float:
+    """What a choice costs, in cells of attacks: one for each setting, or what the chooser says of itself."""
+    first = cell.settings[0]
+    own = len(cell.settings) == 1 and isinstance(first, Chooser)
+    return first.attacks_worth / CHUNK if own and isinstance(first, Chooser) else float(len(cell.settings))
 
 
 def _restarts(cell: AttackCell) -> int:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from leakgauge.adversary import Attack
-from leakgauge.audit.cells import ARMS, Arm, AttackCell, C, Cell, TrainCell, TuneCell, identified, text_of
+from leakgauge.audit.cells import ARMS, Arm, AttackCell, C, Cell, TrainCell, TuneCell, identified, is_tuned, text_of
 from leakgauge.defenses import Protection
 from leakgauge.study.clients import clients
 from leakgauge.study.roles import digest
@@ -121,6 +121,8 @@ class _Planning:
         for role, records in (("records", study.records), ("others", study.others), ("tuning", study.tuning)):
             self.content[role] = _hash(records)
         self.scored = self.content | {"metrics": repr(study.metrics.all), "peers": _hash(study.peers)}
+        # no reported record has a part in a choice: the same one serves whatever is reported
+        self.chosen = {role: self.scored[role] for role in ("task", "recipe", "tuning", "metrics")}
 
     @cached_property
     def train(self) -> dict[str, str]:
@@ -140,7 +142,7 @@ class _Planning:
         model = trained if step else None
         parents = (self._training(trained),) if step else ()
         for settings in self.study.adversaries.values():
-            tuned = (self._tuning(step, defense, model, settings, parents),) if len(settings) > 1 else ()
+            tuned = (self._tuning(step, defense, model, settings, parents),) if is_tuned(settings) else ()
             for arm in ARMS:
                 self._attacks(step, defense, model, settings, arm, self.study.threat, parents + tuned)
             for grant, less in threats(self.study).items() if self.ablate else ():
@@ -174,7 +176,7 @@ class _Planning:
         parents: tuple[str, ...],
     ) -> str:
         threat, rounds, seed = self.study.threat, self.study.rounds, self.study.seed
-        return self._add(TuneCell(step, defense, trained, settings, threat, rounds, seed, parents), self.scored)
+        return self._add(TuneCell(step, defense, trained, settings, threat, rounds, seed, parents), self.chosen)
 
     def _training(self, defense: Protection) -> str:
         """The training that is attacked; the others of ``seeds`` only say how accurate its model is."""

@@ -20,11 +20,12 @@ import torch
 import leakgauge
 from leakgauge.audit.cells import Cell
 from leakgauge.audit.engines import Engine, InProcess
+from leakgauge.audit.engines.claims import forget
 from leakgauge.audit.plan import Plan, plan
-from leakgauge.audit.store import Store, StoreError, canonical, write
+from leakgauge.audit.store import RECORDS, Store, StoreError, canonical, write
 from leakgauge.storage import toml
-from leakgauge.storage.lock import locked
-from leakgauge.storage.private import prepare
+from leakgauge.storage.lock import SharedLock, locked
+from leakgauge.storage.private import prepare, swept
 from leakgauge.study.study import Study
 from leakgauge.threads import one_thread
 
@@ -90,26 +91,63 @@ def execute(
 ) -> Outcome:
     """Run every cell that is not done yet, or only plan them (``attack=False``).
 
-    ``redact`` keeps neither originals nor reconstructions. A folder in which another audit runs is refused.
+    ``redact`` keeps neither originals nor reconstructions. A folder in which another audit runs is refused, unless both
+    have an engine that shares it.
     """
     prepare(folder)
-    with locked(folder):
-        return _execute(study, Store(folder, redact), engine or InProcess(), report, ablate=ablate, attack=attack)
+    engine, store = engine or InProcess(), Store(folder, redact)
+    planned = plan(study, ablate=ablate)
+    if not getattr(engine, "shares", False):
+        with locked(folder):
+            _begin(study, store, planned)
+            return _run(study, store, planned, engine, report, attack=attack)
+    lock = SharedLock(folder)
+    with lock.joining() as alone:
+        if alone:
+            forget(folder)
+            _begin(study, store, planned)
+        else:
+            _join(store, planned)
+    try:
+        return _run(study, store, planned, engine, report, attack=attack)
+    finally:
+        with lock.leaving() as alone:
+            if alone:
+                forget(folder)
+                swept(folder / "cells")
 
 
-def _execute(
-    study: Study, store: Store, engine: Engine, report: Report | None, *, ablate: bool, attack: bool
-) -> Outcome:
-    folder, redact = store.folder, store.redact
+def _begin(study: Study, store: Store, planned: Plan) -> None:
+    """Prepare the run folder, in which nobody else is at work: remove what a kill left, write what the run is about."""
+    folder = store.folder
     _claim(store)
     store.sweep()
-    planned = plan(study, ablate=ablate)
-    listed = [{"id": c.id, "kind": c.kind, "parents": c.parents, "params": c.params} for c in planned.cells]
-    write(folder / "plan.json", canonical(listed).encode())
-    hashes = study.roles.manifest(secrets.token_hex(16) if redact else "")
+    write(folder / "plan.json", _listed(planned))
+    hashes = study.roles.manifest(secrets.token_hex(16) if store.redact else "")
     write(folder / "manifest.json", canonical(hashes).encode())
     write(folder / "spec.toml", toml.dump(study.spec.model_dump(mode="json")).encode())
     store.keep(study.records.inputs, study.records.labels)
+
+
+def _join(store: Store, planned: Plan) -> None:
+    """Check that those who share the run folder run the same audit."""
+    _claim(store)
+    path = store.folder / "plan.json"
+    same = path.is_file() and path.read_bytes() == _listed(planned)
+    if not same or store.redact == (store.folder / RECORDS).exists():
+        raise StoreError(
+            "those who share it run another audit",
+            where=str(store.folder),
+            remedy="give the same spec, the same data, --ablate and --redact to all of them, or another --out",
+        )
+
+
+def _listed(planned: Plan) -> bytes:
+    cells = [{"id": c.id, "kind": c.kind, "parents": c.parents, "params": c.params} for c in planned.cells]
+    return canonical(cells).encode()
+
+
+def _run(study: Study, store: Store, planned: Plan, engine: Engine, report: Report | None, *, attack: bool) -> Outcome:
     left = [c for c in planned.cells if not store.done(c.id)] if attack else []
     store.log(event="start", left=len(left), cells=len(planned.cells), engine=repr(engine))
     done, faults = len(planned.cells) - len(left), {}

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from leakgauge.errors import LeakgaugeError
 from leakgauge.storage.private import swept, write
+from leakgauge.storage.redaction import coarse
 
 __all__ = ["RECORDS", "Store", "StoreError", "canonical", "write"]
 
@@ -36,6 +37,12 @@ class StoreError(LeakgaugeError):
 def canonical(value: Any) -> str:
     """One text per value: sorted keys, shortest floats, no NaN."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _redacted(result: Mapping[str, Any]) -> bytes:
+    """A cell with coarse scores, and without the hash of tensors that are gone."""
+    rest = {name: value for name, value in result.items() if name not in ("params", "tensors")}
+    return canonical({**coarse(rest), "params": result.get("params"), "redacted": True}).encode()
 
 
 def _digest(content: bytes) -> str:
@@ -56,26 +63,44 @@ class Store:
         return self.cell(identity).is_file()
 
     def commit(self, identity: str, result: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        kept: dict[str, str] = {}
-        if tensors and not (self.redact and result.get("kind") != "train"):
+        if self.redact and result.get("kind") != "train":
+            write(self.cell(identity), _redacted(result))
+            return
+        digest: dict[str, str] = {}
+        if tensors:
             content = save(dict(tensors))
             write(self._tensors(identity), content)
-            kept = {"tensors": _digest(content)}
-        write(self.cell(identity), canonical({**result, **kept}).encode())
+            digest = {"tensors": _digest(content)}
+        write(self.cell(identity), canonical({**result, **digest}).encode())
 
     def keep(self, inputs: Tensor, labels: Tensor) -> None:
         """Keep the originals, for pictures side by side; a redacted run has none, and loses all pictures it had."""
         if self.redact:
             (self.folder / RECORDS).unlink(missing_ok=True)
-            for path in (self.folder / "cells").glob("*.safetensors"):
-                if not self.done(path.stem) or self.result(path.stem).get("kind") != "train":
-                    path.unlink()
+            self._redact()
         else:
             tensors = {
                 "inputs": inputs.detach().cpu().float().contiguous(),
                 "labels": labels.detach().cpu().contiguous(),
             }
             write(self.folder / RECORDS, save(tensors))
+
+    def _redact(self) -> None:
+        """Take from finished cells what a redacted run does not keep."""
+        cells = self.folder / "cells"
+        for path in cells.glob("*.safetensors"):
+            if not self.done(path.stem) or self.result(path.stem).get("kind") != "train":
+                path.unlink()
+        for path in cells.glob("*.json"):
+            result = self.result(path.stem)
+            if result.get("kind") != "train" and not result.get("redacted"):
+                write(path, _redacted(result))
+        for path in cells.glob("*.fault"):
+            path.unlink()
+        log = self.folder / "log.jsonl"
+        if log.is_file():
+            lines = log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+            write(log, "".join(line for line in lines if '"event":"fault"' not in line).encode())
 
     def result(self, identity: str) -> dict[str, Any]:
         path = self.cell(identity)
@@ -97,7 +122,9 @@ class Store:
         """One line of ``log.jsonl``: what happened when. The result does not depend on it."""
         path = self.folder / "log.jsonl"
         line = canonical({"time": round(time.time(), 3), **event}) + "\n"
-        with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8") as file:
+        # without waiting: a pipe of this name, which somebody put there, is an error and not a standstill
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
+        with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:
             file.write(line)
 
     def timings(self) -> dict[str, float]:
@@ -121,9 +148,12 @@ class Store:
     def _whole(self, identity: str) -> bool:
         """Whether a finished cell can be read, and its tensors are those it was committed with."""
         try:
-            digest = self.result(identity).get("tensors")
+            result = self.result(identity)
         except StoreError:
             return False
+        if result.get("redacted") and not self.redact:
+            return False  # its scores are coarse
+        digest = result.get("tensors")
         if digest is None:
             return True
         path = self._tensors(identity)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,14 +11,15 @@ import torch
 from torch import Tensor
 
 from leakgauge.adversary import Attack, Reconstruction
-from leakgauge.audit.attacking import attacked, batches, clients_seed, observed, observed_in, treated
+from leakgauge.attacks.choosing import Choice, Chooser
+from leakgauge.audit.attacking import attacked, batches, clients_seed, observed, observed_in, searching, treated
 from leakgauge.audit.cells import AttackCell, Cell, TrainCell, TuneCell, text_of
 from leakgauge.audit.nearness import nearness
 from leakgauge.audit.scoring import CROSS, cross, errors_by_feature, scored
 from leakgauge.audit.store import Store, StoreError
 from leakgauge.defenses import Protection
 from leakgauge.metrics import label_counts_accuracy
-from leakgauge.observation import encoded
+from leakgauge.observation import Observation, encoded
 from leakgauge.seeds import seed_of
 from leakgauge.study.study import Study
 from leakgauge.task import Task
@@ -84,7 +86,9 @@ class Work:
         """The mean score of every setting on records that are not reported; the first best is chosen."""
         task, private = self.task(cell), self.study.tuning
         seed = seed_of(cell.seed, 3)
-        observations = observed(task, private, cell.threat, seed=seed, rounds=cell.rounds)
+        observations = observed(task, private, cell.threat, seed=seed, rounds=cell.rounds) if len(private) else []
+        if len(cell.settings) == 1:
+            return self._choose(cell, task, observations, progress), {}
         means = []
         for attack in cell.settings:
             guess, _ = attacked(attack, task, observations, cell.threat, seed=seed_of(cell.seed, 4), progress=progress)
@@ -93,16 +97,45 @@ class Work:
         best = int(np.argmax(means))
         return {"means": means, "chosen": text_of(cell.settings[best : best + 1]), "place": best}, {}
 
+    def _choose(
+        self, cell: TuneCell, task: Task, observations: list[Observation], progress: Progress | None
+    ) -> dict[str, Any]:
+        """What an attack that chooses by itself chose on records that are not reported."""
+        chooser = searching(cell.settings[0], cell.threat)
+        assert isinstance(chooser, Chooser)
+        size = self.study.task.recipe.batch
+
+        def score(guess: Reconstruction, places: Sequence[int]) -> float:
+            private = self.study.tuning[[i * size + j for i in places for j in range(size)]]
+            by = scored(self.study, guess, private)[0][self._judge]
+            return float(np.mean(by))
+
+        choice = chooser.choose(task, observations, score, seed=seed_of(cell.seed, 4), progress=progress)
+        return choice.as_json()
+
+    def _chosen(self, cell: AttackCell) -> tuple[Attack, Attack, list[str]]:
+        """The attack as it is named, the one that attacks, and what was done to choose it."""
+        named = cell.settings[self._place(cell)]
+        if (
+            len(cell.settings) == 1
+            and isinstance(named, Chooser)
+            and cell.parents
+            and self.store.done(cell.parents[-1])
+        ):
+            choice = Choice.of_json(self.store.result(cell.parents[-1]))
+            return named, choice.attack, choice.sentences(named)
+        return named, named, []
+
     def _attack(self, cell: AttackCell, progress: Progress | None) -> Outcome:
         """The scores of an adversary, per record, and the reconstructions behind them."""
-        attack = cell.settings[self._place(cell)]
+        named, attack, tuned = self._chosen(cell)
         pieces = [self._client(cell, attack, first, last, progress) for first, last in cell.clients]
         summary = _together([piece[0] for piece in pieces])
         tensors = {name: torch.cat([piece[1][name] for piece in pieces]) for name in pieces[0][1]}
         if cell.arm == "real" and cell.without is None:
             summary["nearness"] = nearness(self.study, tensors["inputs"], cell.updates[0])
-        named = {"adversary": text_of((attack,)), "metric": self._judge}
-        return {**named, **summary, "treatments": treated(attack, self.task(cell), cell.threat)}, tensors
+        about = {"adversary": text_of((named,)), "metric": self._judge, "tuned": tuned}
+        return {**about, **summary, "treatments": treated(named, self.task(cell), cell.threat)}, tensors
 
     def _place(self, cell: AttackCell) -> int:
         """Which of its settings an attack uses: the tuning's choice, which must be one of them."""

@@ -9,7 +9,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from leakgauge.cli import audit, bound, compare, data, doctor, inspect, listing, preflight, price, report
+from leakgauge.cli import (
+    audit,
+    bound,
+    compare,
+    data,
+    doctor,
+    inspect,
+    listing,
+    preflight,
+    price,
+    report,
+    signing,
+    train,
+)
+from leakgauge.cli.terminal import echo
 from leakgauge.errors import ExitCode, LeakgaugeError
 
 
@@ -24,14 +38,14 @@ class Program(TyperGroup):
             return super().invoke(ctx)
         except LeakgaugeError as error:
             for line in lines(error):
-                typer.echo(f"error: {line}", err=True)
+                echo(f"error: {line}", err=True)
             raise typer.Exit(error.exit_code) from None
         except OSError as error:  # a full disk, a folder that vanished: finished cells are there
             where = f"{error.filename}: " if error.filename else ""
-            typer.echo(f"error: {where}{error.strerror or error}; what is finished is saved", err=True)
+            echo(f"error: {where}{error.strerror or error}; what is finished is saved", err=True)
             raise typer.Exit(ExitCode.BAD_INPUT) from None
         except KeyboardInterrupt:
-            typer.echo("interrupted", err=True)
+            echo("interrupted", err=True)
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except Exception as error:
             if isinstance(message := getattr(error, "message", None), str):  # bad usage, in the words of the parser
@@ -60,7 +74,7 @@ def show_version(wanted: bool) -> None:
     if wanted:
         from leakgauge import __version__
 
-        typer.echo(f"leakgauge {__version__}")
+        echo(f"leakgauge {__version__}")
         raise typer.Exit
 
 
@@ -77,6 +91,7 @@ def program(
       leakgauge init                    write a commented starter spec
       leakgauge check leakgauge.toml    list its problems, or show the plan
       leakgauge audit leakgauge.toml    attack your own set-up; writes an HTML report
+      leakgauge train                   train a model with federated clients
       leakgauge list                    every part: defenses, attacks, priors, models
       leakgauge list model              parts of one kind
       leakgauge data list               the data sets, and which are on this machine
@@ -95,6 +110,9 @@ app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("price")(price.price)
+app.command("train")(train.train)
+app.command("verify")(signing.verify)
 app.command("list")(listing.show)
+app.add_typer(signing.app, name="key")
 app.add_typer(data.app, name="data")
 app.add_typer(bound.app, name="bound")

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from leakgauge.cli import signing
 from leakgauge.cli.own_code import Allowed, announce
+from leakgauge.cli.terminal import echo, printable
 from leakgauge.errors import ExitCode, LeakgaugeError
 
 if TYPE_CHECKING:
@@ -22,6 +24,13 @@ class Preset(StrEnum):
     quick = "quick"
     standard = "standard"
     thorough = "thorough"
+
+
+class Engine(StrEnum):
+    """What runs the cells of an audit."""
+
+    local = "local"
+    shared = "shared"
 
 
 class Gate(StrEnum):
@@ -46,7 +55,7 @@ def init(
     except OSError as fault:
         remedy = "give a path in an existing folder that you can write to"
         raise LeakgaugeError(f"cannot be written ({fault.strerror})", where=str(path), remedy=remedy) from None
-    typer.echo(f"wrote {path}; next: leakgauge check {path}")
+    echo(f"wrote {path}; next: leakgauge check {path}")
 
 
 def check(
@@ -71,17 +80,17 @@ def check(
     at = "" if steps == [0] else f" x {_many(len(steps), 'checkpoint')} ({listed})"
     chunks = -(-spec.task.records // CHUNK)
     split = "" if chunks == 1 else f" x {chunks} chunks (of up to {CHUNK} updates)"
-    typer.echo(f"{path}: fine")
+    echo(f"{path}: fine")
     least = "at least " if work.seconds is None else ""  # the cost of user parts is known only when they run
-    typer.echo(
+    echo(
         f"plan: {_many(len(spec.defenses), 'defense')} x {_many(len(spec.adversaries), 'adversary')} x 3 arms "
         f"(the update, another record's update, noise){at}{split}, {_many(spec.task.records, 'update')} of "
         f"{_many(spec.task.recipe.batch, 'record')}: {least}{work.cells} cells{work.shares()}"
     )
     if draft.own_code:
-        typer.echo(f"own code: {', '.join(draft.own_code)}; `audit` imports it if you say --own-code")
+        echo(f"own code: {', '.join(draft.own_code)}; `audit` imports it if you say --own-code")
     for sentence in (*(f"adversaries: {note}" for note in spec.notes()), *work.sentences()):
-        typer.echo(sentence)
+        echo(sentence)
 
 
 def _many(count: int, word: str) -> str:
@@ -93,6 +102,9 @@ def audit(
     path: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
     out: Annotated[Path | None, typer.Option(help="The run folder; default: the name of the spec with -run.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes, one thread each.")] = 1,
+    engine: Annotated[
+        Engine, typer.Option(help="local: this machine alone; shared: any number of audits together in one --out.")
+    ] = Engine.local,
     fail_on: Annotated[
         Gate | None, typer.Option(help="Exit with 3 if a verdict is this bad or worse, or inconclusive.")
     ] = None,
@@ -104,6 +116,7 @@ def audit(
         bool, typer.Option("--redact", help="Do not store originals, reconstructions or labels.")
     ] = False,
     own_code: Allowed = False,
+    sign: signing.Key = None,
 ) -> None:
     """Attack your own set-up and report what leaks; run it again to resume.
 
@@ -114,13 +127,26 @@ def audit(
       leakgauge audit leakgauge.toml --workers 2
       leakgauge audit leakgauge.toml --fail-on recognisable --quiet     in CI
       leakgauge audit leakgauge.toml --ablate                           measure what each grant is worth
+      leakgauge audit leakgauge.toml --out run --engine shared          on every node of an array job
 
     \b
     Exit codes: 0 done, 1 a planned cell failed, 2 bad spec, 3 gate failed, 4 invalid set-up, 5 an attack beat a bound,
     130 interrupted.
     """
+    from leakgauge.audit import SharedFolder
     from leakgauge.audit import audit as run
+    from leakgauge.storage.signing import private_key
+    from leakgauge.storage.signing import sign as signed
     from leakgauge.study import sound
+
+    if engine is Engine.shared and workers > 1:
+        raise LeakgaugeError(
+            f"--workers {workers} with --engine shared",
+            where="audit",
+            remedy="leave --workers out and start the command several times; each is one worker",
+        )
+    key = private_key(sign) if sign else None  # a key that cannot be used shows now, not after the audit
+    runner = SharedFolder() if engine is Engine.shared else None
 
     draft = sound(path)
     announce(*draft.own_code, allowed=own_code)
@@ -128,24 +154,27 @@ def audit(
     try:
         study = draft.study()
         result = _with_progress(
-            partial(run, study, folder, workers=workers, redact=redact, ablate=ablate, warn=_warn), quiet
+            partial(run, study, folder, workers=workers, engine=runner, redact=redact, ablate=ablate, warn=_warn), quiet
         )
     except KeyboardInterrupt:
-        flags = "".join(f" --{flag}" for flag, wanted in (("ablate", ablate), ("redact", redact)) if wanted)
-        typer.echo(
+        options = (("ablate", ablate), ("redact", redact), ("engine shared", runner is not None))
+        flags = "".join(f" --{flag}" for flag, wanted in options if wanted)
+        echo(
             f"interrupted; finished cells are saved. Resume with: leakgauge audit {path} --out {folder}{flags}",
             err=True,
         )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     _tell(result, folder, redact)
+    if key is not None:
+        echo(f"signed: {signed(folder, (*signing.SIGNED, *signing.BESIDE), key)}")
     gate: Any = fail_on.value if fail_on else None
     for line in result.failing(gate) if gate else ():
-        typer.echo(f"gate {gate} fails: {line}", err=True)
+        echo(f"gate {gate} fails: {line}", err=True)
     raise typer.Exit(result.exit_code(gate))
 
 
 def _warn(sentence: str) -> None:
-    typer.echo(f"warning: {sentence}", err=True)
+    echo(f"warning: {sentence}", err=True)
 
 
 def _with_progress(run: Any, quiet: bool) -> Result:
@@ -178,9 +207,9 @@ def _with_progress(run: Any, quiet: bool) -> Result:
             if event.cell.params.get("arm") == "real" and event.best is not None:
                 best[about] = max(event.best, best.get(about, event.best))
             suffix = f", best {best[about]:.2f}" if about in best else ""
-            bar.update(task, completed=event.done, total=event.total, description=f"{about[:40]}{suffix}")
+            bar.update(task, completed=event.done, total=event.total, description=f"{printable(about[:40])}{suffix}")
             if event.fault:
-                bar.console.print(f"a cell failed: {event.fault}", markup=False)
+                bar.console.print(printable(f"a cell failed: {event.fault}"), markup=False)
 
         result: Result = run(report=report)
     return result
@@ -192,12 +221,12 @@ def _tell(result: Result, folder: Path, redact: bool) -> None:
     several = len(result.checkpoints) > 1
     for checkpoint, defense in result.each():
         at = f" (step {checkpoint.step})" if several else ""
-        typer.echo(f"{defense.name}{at}: {defense.verdict} — {defense.attack.why}")
+        echo(f"{defense.name}{at}: {defense.verdict} — {defense.attack.why}")
     for line in result.contradictions():
-        typer.echo(f"contradiction: {line}")
+        echo(f"contradiction: {line}")
     for note in result.notes:
-        typer.echo(f"adversaries: {note}")
-    typer.echo(result.scope)
+        echo(f"adversaries: {note}")
+    echo(result.scope)
     page, *others = report(folder, redact=redact)
-    typer.echo(f"wrote {', '.join(map(str, others))} and {folder / 'result.json'}")
-    typer.echo(f"the report: {page}")
+    echo(f"wrote {', '.join(map(str, others))} and {folder / 'result.json'}")
+    echo(f"the report: {page}")

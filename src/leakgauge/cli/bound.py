@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leakgauge import guards
+from leakgauge.cli.terminal import echo
 from leakgauge.errors import DomainError, ExitCode
 
 if TYPE_CHECKING:
@@ -331,7 +332,7 @@ def _privacy(privacy: Privacy, as_json: bool) -> None:
 
 def _print(title: str, rows: dict[str, Any], data: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(data, ensure_ascii=False, allow_nan=False))
+        echo(json.dumps(data, ensure_ascii=False, allow_nan=False))
         return
     table = Table(title=title, show_header=False)
     for name, value in rows.items():

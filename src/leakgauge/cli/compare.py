@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from leakgauge.cli.tables import table
+from leakgauge.cli.terminal import echo
 
 
 def compare(
@@ -29,15 +30,10 @@ def compare(
 
     comparison = between(read(before), read(after))
     if markdown:
-        typer.echo(comparison.markdown(), nl=False)
+        echo(comparison.markdown(), nl=False)
         return
     for title, (heads, rows) in comparison.tables().items():
-        typer.echo(f"{title}:" if rows else f"{title}: no difference")
+        echo(f"{title}:" if rows else f"{title}: no difference")
         if rows:
-            table(heads, [[shown(cell) for cell in row] for row in rows])
-    typer.echo(f"Note: {comparison.note}.")
-
-
-def shown(text: str) -> str:
-    """Text without control characters: a run folder may be untrusted."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+            table(heads, rows)
+    echo(f"Note: {comparison.note}.")

@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 from leakgauge.cli.tables import table
+from leakgauge.cli.terminal import echo
 from leakgauge.data import ENTRIES, Dataset, Entry, cache_folder, fetch, load
 from leakgauge.data.catalogue import FETCH, TABLES
 from leakgauge.types import Domain, Feature
@@ -36,7 +37,7 @@ def list_() -> None:
     """List the data sets known by name, and whether they are on this machine."""
     rows = [(entry.name, entry.title, entry.licence, state(entry)) for entry in ENTRIES.values()]
     table(("name", "what it is", "licence", "on this machine"), rows)
-    typer.echo(f"fetched data sets are stored in {cache_folder()}")
+    echo(f"fetched data sets are stored in {cache_folder()}")
 
 
 def state(entry: Entry) -> str:
@@ -81,17 +82,17 @@ def show(
     """
     dataset = load(name)
     domain = dataset.domain
-    typer.echo(f"{dataset.name}: {domain.kind} records of shape {domain.shape}, {domain.classes} classes")
+    echo(f"{dataset.name}: {domain.kind} records of shape {domain.shape}, {domain.classes} classes")
     for split in SPLITS:
-        typer.echo(f"{split}: {len(dataset.labels(split))} records")
+        echo(f"{split}: {len(dataset.labels(split))} records")
     if domain.kind == "image":
         mean, std = (", ".join(f"{value:.4f}" for value in values) for values in dataset.moments())
-        typer.echo(f"normalise = {{ mean = [{mean}], std = [{std}] }}")
+        echo(f"normalise = {{ mean = [{mean}], std = [{std}] }}")
     if domain.features:
         table(("feature", "columns", "is"), features(domain))
     if name in ENTRIES:
-        typer.echo(f"licence: {ENTRIES[name].licence}")
-        typer.echo(f"files: {ENTRIES[name].folder}")
+        echo(f"licence: {ENTRIES[name].licence}")
+        echo(f"files: {ENTRIES[name].folder}")
     table(("class", "name", *SPLITS), classes(dataset))
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from leakgauge.cli.own_code import Allowed, announce
+from leakgauge.cli.terminal import echo
 from leakgauge.errors import ExitCode
 
 
@@ -50,10 +51,10 @@ def doctor(
     announce(read.task.model, read.task.loss, read.task.data, *read.defenses.values(), allowed=own_code)
     diagnosis = examine(read, spec.parent)
     if as_json:
-        typer.echo(json.dumps(asdict(diagnosis)))
+        echo(json.dumps(asdict(diagnosis)))
     else:
-        typer.echo(diagnosis.status)
+        echo(diagnosis.status)
         for sentence in diagnosis.sentences:
-            typer.echo(f"  {sentence}")
+            echo(f"  {sentence}")
     if diagnosis.status != "replays":
         raise typer.Exit(ExitCode.INVALID)

@@ -10,6 +10,7 @@ import typer
 
 from leakgauge.cli.own_code import announce
 from leakgauge.cli.tables import table
+from leakgauge.cli.terminal import echo
 from leakgauge.errors import DataError, DomainError
 
 if TYPE_CHECKING:
@@ -184,9 +185,9 @@ def _show(findings: list[Finding]) -> None:
         ],
     )
     for f in findings:
-        typer.echo(f"{f.name}: {f.sentence}")
+        echo(f"{f.name}: {f.sentence}")
         for note in f.notes:
-            typer.echo(f"  note: {note}")
+            echo(f"  note: {note}")
 
 
 def _short(name: str, most: int = 32) -> str:
@@ -208,6 +209,6 @@ def _write(findings: list[Finding], out: Path, known: Records | None) -> None:
     if findings[0].inputs.dim() == 4 and findings[0].inputs.shape[1] in (1, 3):
         picture(findings, out / "inspect.png", known)
         other = " | opposite sign" if any(f.other is not None for f in findings) else ""
-        typer.echo(f"reconstruction{other} | noise{' | known' if known else ''}: {out / 'inspect.png'}")
+        echo(f"reconstruction{other} | noise{' | known' if known else ''}: {out / 'inspect.png'}")
     else:
-        typer.echo(f"reconstructions: {out / 'reconstructions.safetensors'}")
+        echo(f"reconstructions: {out / 'reconstructions.safetensors'}")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from leakgauge.cli.terminal import echo
 from leakgauge.errors import LeakgaugeError
 from leakgauge.expr import PATH
 
@@ -30,6 +31,6 @@ def announce(*texts: str, allowed: bool = True) -> None:
             where="this spec",
             remedy="look at that code; if you trust it, repeat the command with --own-code",
         )
-    typer.echo(f"this imports your code: {', '.join(paths)}", err=True)
+    echo(f"this imports your code: {', '.join(paths)}", err=True)
     if "" not in sys.path:
         sys.path.append("")

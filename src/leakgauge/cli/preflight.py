@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from leakgauge.cli.own_code import Allowed, announce
+from leakgauge.cli.terminal import echo
 
 
 def preflight(
@@ -37,9 +38,9 @@ def preflight(
     study = draft.study()
     leaks = run(study.task, study.records)
     if as_json:
-        typer.echo(json.dumps([leak.as_json() for leak in leaks]))
+        echo(json.dumps([leak.as_json() for leak in leaks]))
         return
     for leak in leaks:
-        typer.echo(f"{leak.severity:>6}  {leak.name}: {leak.sentence}")
+        echo(f"{leak.severity:>6}  {leak.name}: {leak.sentence}")
     if not leaks:
-        typer.echo("nothing leaks by structure alone; an attack may still succeed")
+        echo("nothing leaks by structure alone; an attack may still succeed")

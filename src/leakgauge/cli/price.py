@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from leakgauge.cli.tables import table
+from leakgauge.cli.terminal import echo
 from leakgauge.errors import LeakgaugeError
 
 
@@ -42,4 +43,4 @@ def price(
         )
     rows = [(b.name, str(b.step), b.adversary, duration(b.attack), one_record(b)) for b in priced]
     table(("defense", "step", "strongest adversary", "one attack", "one record, end to end"), rows)
-    typer.echo(explained(priced))
+    echo(explained(priced))

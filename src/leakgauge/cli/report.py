@@ -7,7 +7,9 @@ from typing import Annotated, Optional
 
 import typer
 
+from leakgauge.cli import signing
 from leakgauge.cli.audit import Gate
+from leakgauge.cli.terminal import echo
 
 
 def report(
@@ -23,6 +25,7 @@ def report(
         Optional[Path],  # noqa: UP045 - typer reads the union | only from 0.12.4 on
         typer.Option("--out", help="Write to this folder instead of the run folder."),
     ] = None,
+    sign: signing.Key = None,
 ) -> None:
     """Rebuild the reports of a run: report.html, report.md and junit.xml, readable only by you.
 
@@ -35,7 +38,12 @@ def report(
     Needs only the run folder; none of your code is imported. For JSON, read result.json in the run folder.
     """
     from leakgauge.report import report as write
+    from leakgauge.storage.signing import private_key
+    from leakgauge.storage.signing import sign as signed
 
+    key = private_key(sign) if sign else None
     names = [name.strip() for name in formats.split(",") if name.strip()]
     for path in write(run, formats=names, redact=redact, fail_on=fail_on.value, out=out):
-        typer.echo(path)
+        echo(path)
+    if key is not None:
+        echo(signed(out or run, (*signing.SIGNED, *signing.BESIDE), key))

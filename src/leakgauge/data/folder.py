@@ -13,10 +13,12 @@ from PIL import Image
 
 from leakgauge.data.arrays import Arrays
 from leakgauge.errors import DataError
-from leakgauge.storage.streams import reading
+from leakgauge.storage.streams import allowed, reading
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 """What is opened as a picture, whatever its name. Others start programs: an EPS is drawn by Ghostscript."""
+MOST_PIXELS = 1 << 24
+"""Of one picture: 4096 x 4096."""
 _MODES = {"1": "L", "L": "L", "RGB": "RGB", "P": "RGB"}
 
 
@@ -68,12 +70,20 @@ def _records(path: Path, names: Sequence[str]) -> Arrays:
     images: list[npt.NDArray[np.uint8]] = []
     labels: list[int] = []
     first: Path | None = None
+    packed = unpacked = 0
     for label, name in enumerate(names):
         with reading(path / name):
-            files = [entry for entry in _visible(path / name) if entry.is_file()]
+            files = [entry for entry in _visible(path / name) if not entry.is_dir()]
         for file in files:
             images.append(_image(file, images[0].shape if images else None, first))
             labels.append(label)
+            packed, unpacked = packed + file.stat().st_size, unpacked + images[-1].nbytes
+            if unpacked > allowed(packed):
+                raise DataError(
+                    f"its pictures unpack {packed} bytes to {unpacked}",
+                    where=str(path),
+                    remedy="give smaller pictures, or fewer empty ones",
+                )
             first = first or file
     if not images:
         raise DataError(
@@ -93,6 +103,12 @@ def _image(path: Path, shape: tuple[int, ...] | None, first: Path | None) -> npt
                 if mode is None:
                     raise DataError(f"has mode {image.mode}", where=str(path), remedy="save it as 8-bit grey or RGB")
                 size = (1 if mode == "L" else 3, image.height, image.width)
+                if image.height * image.width > MOST_PIXELS:
+                    raise DataError(
+                        f"has {image.width} x {image.height} pixels",
+                        where=str(path),
+                        remedy=f"give pictures of at most {MOST_PIXELS:,} pixels",
+                    )
                 if shape is not None and size != shape:
                     raise DataError(
                         f"has shape {size}, but {first} has {shape}",

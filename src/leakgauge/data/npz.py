@@ -12,7 +12,7 @@ import numpy.typing as npt
 from leakgauge.data.arrays import MOST_CLASSES, Arrays, checked
 from leakgauge.data.tables import checked_rows, described, measured
 from leakgauge.errors import DataError
-from leakgauge.storage.npz import array_of
+from leakgauge.storage.npz import array_of, bounded
 from leakgauge.storage.streams import reading
 from leakgauge.types import Feature
 
@@ -44,6 +44,7 @@ def read_npz(path: Path) -> Npz:
     """
     with reading(path, "save it again with numpy.savez"), zipfile.ZipFile(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        bounded(path, members.values())
         pair = _pair(TRAIN, members)
         if pair is None:
             raise DataError(

@@ -4,7 +4,12 @@ from leakgauge.defenses.input import AutomaticTransformation, InstaHide, MixUp, 
 from leakgauge.defenses.model import Precode, precode
 from leakgauge.defenses.protection import Protection, protection
 from leakgauge.defenses.stages import EarlyPart, Encoded, InputPart, ModelPart, TrainingPart, of_stage
-from leakgauge.defenses.training import LearningRatePerturbation, lrp
+from leakgauge.defenses.training import (
+    AdaptiveLearningRatePerturbation,
+    LearningRatePerturbation,
+    ada_lrp,
+    lrp,
+)
 from leakgauge.defenses.update import (
     Chain,
     Clip,
@@ -47,6 +52,7 @@ from leakgauge.laws import Bernoulli, Normal, Uniform
 from leakgauge.types import Nuisance, Release
 
 __all__ = [
+    "AdaptiveLearningRatePerturbation",
     "AutomaticTransformation",
     "Bernoulli",
     "Chain",
@@ -85,6 +91,7 @@ __all__ = [
     "UpdatePart",
     "VonMisesFisher",
     "VonMisesFisherNoise",
+    "ada_lrp",
     "ats",
     "clip",
     "conditioned",

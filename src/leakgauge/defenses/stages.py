@@ -132,6 +132,10 @@ class TrainingPart(EarlyPart):
         """The rate of every local step, ``[…, steps]``, from what it would be without this part."""
         raise NotImplementedError
 
+    def of_client(self, classes: int, mean_classes: float) -> Self:
+        """The same part at a client with so many classes, where clients differ; the same for all by default."""
+        return self
+
 
 def of_stage(*stages: str) -> dict[str, type[Any]]:
     """The registered defenses of these stages by name: ``of_stage("input", "update")``."""

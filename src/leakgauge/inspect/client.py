@@ -37,13 +37,14 @@ class Client:
             )
 
     def task(self, capture: Capture) -> Task:
-        """The task at the weights of a capture. With a defense its scale counts: a change has an unknown rate."""
+        """The task at the weights of a capture. Its scale says something only of a gradient under a defense; else it is
+        a change with an unknown rate, so that labels, too, are read whatever the factor."""
         own = copy.deepcopy(self.model)
         capture.before.into(own)
         recipe = Recipe(
             batch=self.batch,
             mode="train" if self.mode == "train" else "eval",
             loss=self.loss or CrossEntropy(),
-            shares="gradient" if self.defense is None or capture.kind == "gradient" else "change",
+            shares="gradient" if self.defense is not None and capture.kind == "gradient" else "change",
         )
         return Task(own, self.domain, recipe, self.defense or Protection())

@@ -77,12 +77,14 @@ class Run:
 
     def _json(self, name: str) -> Any:
         """A file beside the result; a report without it is worth more than no report."""
+        path = self.folder / name
         try:
-            return json.loads((self.folder / name).read_text())
+            return json.loads(path.read_text()) if path.is_file() else None
         except (OSError, ValueError, RecursionError):
             return None
 
 
 def read(folder: Path, *, redact: bool = False) -> Run:
     """The run in a folder; :class:`RunError` says what is missing or wrong."""
-    return Run(folder, Result.load(folder), redact)
+    result = Result.load(folder)
+    return Run(folder, result.redacted() if redact else result, redact)

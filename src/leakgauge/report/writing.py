@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from leakgauge.audit.judge.words import Word
-from leakgauge.errors import LeakgaugeError, nearest
+from leakgauge.errors import LeakgaugeError, nearest, printable
 from leakgauge.report.html import html
 from leakgauge.report.junit import junit
 from leakgauge.report.markdown import markdown
@@ -43,7 +43,7 @@ def report(
     for name in wanted:
         path = (out or folder) / FILES[name]
         try:
-            write(path, makers[name](run).encode("utf-8", errors="replace"))
+            write(path, printable(makers[name](run)).encode())
         except OSError as fault:
             raise LeakgaugeError(
                 f"cannot be written ({fault.strerror})", where=str(path), remedy="name another folder with --out"

@@ -1,4 +1,7 @@
-"""One run at a time in a run folder; the lock is the system's, so that it ends with the process that held it."""
+"""The lock of a run folder: one plain run at a time, or any number that share it.
+
+The lock is the system's (``flock``), so that it ends with the process that held it, however that ends.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +13,102 @@ from pathlib import Path
 from leakgauge.errors import LeakgaugeError
 
 LOCK = ".lock"
+JOINING = ".joining"
+"""Held, briefly, by whoever joins or leaves a folder that is shared."""
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder; refused while another process holds it. Nothing has to be cleaned up after a kill."""
-    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
+    with _handle(folder / LOCK) as handle:
         if not _hold(handle):
-            raise LeakgaugeError(
-                "another audit is running in it",
-                where=str(folder),
-                remedy="wait until it has ended, or give another --out",
-            )
+            raise _taken(folder)
         yield
+
+
+class SharedLock:
+    """The lock of a folder, held together with other processes that share it.
+
+    ``joining`` and ``leaving`` exclude each other in all processes that share the folder; both say whether this process
+    is alone in it, so that the first can prepare the folder and the last can tidy up.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock: int | None = None
+
+    @contextmanager
+    def joining(self) -> Iterator[bool]:
+        """Take the lock, refused while a plain run holds it; True if nobody else shares the folder."""
+        with self._turn():
+            handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            self._lock = handle
+            try:
+                alone = _hold(handle)
+                if not alone and not _hold(handle, shared=True):
+                    raise _taken(self.folder)
+                yield alone
+                if alone and not _hold(handle, shared=True):  # not atomic: a plain run may come between
+                    raise _taken(self.folder)
+            except BaseException:
+                self.close()
+                raise
+
+    @contextmanager
+    def leaving(self) -> Iterator[bool]:
+        """Give the lock back; True if nobody else shares the folder any more."""
+        try:
+            with self._turn():
+                yield self._lock is not None and _hold(self._lock)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Give the lock back at once."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        with _handle(self.folder / JOINING) as handle:
+            try:
+                import fcntl
+
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            except (ImportError, OSError):
+                raise LeakgaugeError(
+                    "this system or this file system has no locks that can be shared",
+                    where=str(self.folder),
+                    remedy="run one audit there, with --workers",
+                ) from None
+            yield
+
+
+@contextmanager
+def _handle(path: Path) -> Iterator[int]:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        yield handle
     finally:
         os.close(handle)
 
 
-def _hold(handle: int) -> bool:
+def _taken(folder: Path) -> LeakgaugeError:
+    return LeakgaugeError(
+        "another audit is running in it",
+        where=str(folder),
+        remedy="wait until it has ended, or give another --out; several can share a folder if all say --engine shared",
+    )
+
+
+def _hold(handle: int, *, shared: bool = False) -> bool:
     try:
         import fcntl
     except ImportError:
         return _hold_on_windows(handle)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # a file system without locks: better no lock than no audit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,20 @@ import numpy.typing as npt
 from numpy.lib import format as npy
 
 from leakgauge.errors import DataError
-from leakgauge.storage.streams import DEFLATE
+from leakgauge.storage.streams import DEFLATE, allowed
+
+
+def bounded(path: Path, members: Iterable[zipfile.ZipInfo]) -> None:
+    """Refuse an archive that would fill memory: what its members unpack to, all together, against its size."""
+    size, total = path.stat().st_size, sum(info.file_size for info in members)
+    if total > DEFLATE * size:
+        raise DataError(
+            f"declares {total} bytes, which exceeds the size of the file", where=str(path), remedy="save it again"
+        )
+    if total > allowed(size):
+        raise DataError(
+            f"unpacks {size} bytes to {total}", where=str(path), remedy="save it unpacked, with numpy.savez"
+        )
 
 
 def array_of(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str = "iuf") -> npt.NDArray[Any]:

@@ -42,6 +42,15 @@ def prepare(folder: Path) -> None:
 def write(path: Path, content: bytes) -> None:
     """Write a private file (mode 0600) so that it is there whole or not at all, whenever the process dies."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        _write(path, content)
+    except FileNotFoundError:  # a run that began in the folder has swept what was half written: once more
+        if not path.parent.is_dir():
+            raise
+        _write(path, content)
+
+
+def _write(path: Path, content: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp gives mode 0600
     try:
         with os.fdopen(handle, "wb") as file:

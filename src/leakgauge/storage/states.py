@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -21,14 +21,14 @@ from numpy.lib import format as npy
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from leakgauge.errors import LeakgaugeError, nearest
-from leakgauge.storage.streams import DEFLATE
+from leakgauge.errors import LeakgaugeError, brief, nearest
+from leakgauge.storage.streams import DEFLATE, allowed
 
 Kind = Literal["gradient", "change", "state"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ENDINGS = (".safetensors", ".npz", ".pt", ".pth")
-PACKED = 64 << 20
-"""Weights barely compress: a packed array above this size that shrank a hundredfold is a bomb or a mistake."""
+SUGGESTED = 5
+"""How many foreign names get a suggestion: a file may hold any number of them."""
 
 
 class FileError(LeakgaugeError):
@@ -70,9 +70,12 @@ class State:
         """Every name, shape and type that does not fit the model's state."""
         own = model.state_dict()
         misfits = [f"{n!r} is missing" for n in own if n not in self.tensors and not n.endswith("num_batches_tracked")]
+        foreign = 0
         for name, value in self.tensors.items():
             if name not in own:
-                misfits.append(f"{name!r} is not in the model ({nearest(name, own)})")
+                foreign += 1
+                hint = f" ({nearest(name, own)})" if foreign <= SUGGESTED else ""
+                misfits.append(f"{brief(name)!r} is not in the model{hint}")
             elif value.shape != own[name].shape:
                 misfits.append(f"{name!r} has shape {tuple(value.shape)}, the model's has {tuple(own[name].shape)}")
             elif value.is_floating_point() != own[name].is_floating_point():
@@ -168,7 +171,7 @@ def _npz(path: Path) -> State:
         return State({name: _array(path, archive, info) for name, info in members.items()}, path)
 
 
-def _members(path: Path, members: Iterable[zipfile.ZipInfo], packings: tuple[int, ...]) -> None:
+def _members(path: Path, members: Collection[zipfile.ZipInfo], packings: tuple[int, ...]) -> None:
     """Refuse what a zip directory claims and its file cannot hold."""
     size = path.stat().st_size
     for info in members:
@@ -178,10 +181,11 @@ def _members(path: Path, members: Iterable[zipfile.ZipInfo], packings: tuple[int
         held = min(info.compress_size, size)
         if info.file_size > (held if info.compress_type == zipfile.ZIP_STORED else DEFLATE * (held + 1)):
             raise FileError(f"claims {info.file_size} bytes, the file has {size}", where=where, remedy="save it again")
-        if info.file_size > PACKED and info.file_size > 100 * held:
-            raise FileError(
-                f"unpacks {held} bytes to {info.file_size}", where=where, remedy="save it unpacked, with numpy.savez"
-            )
+    total = sum(info.file_size for info in members)
+    if total > allowed(size):
+        raise FileError(
+            f"unpacks {size} bytes to {total}", where=str(path), remedy="save it unpacked, with numpy.savez"
+        )
 
 
 def _array(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Tensor:

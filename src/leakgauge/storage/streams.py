@@ -18,6 +18,10 @@ from leakgauge.errors import DataError
 CHUNK = 1 << 20
 DEFLATE = 1032
 """No deflate stream grows by more than this factor; a header that promises more lies."""
+PACKED = 64 << 20
+"""Bytes that any file may unpack to. Weights and pictures barely compress: beyond this, what grows by more than
+:data:`GROWTH` is a bomb or a mistake."""
+GROWTH = 100
 
 _FAULTS = (
     OSError,
@@ -35,6 +39,7 @@ _FAULTS = (
 @contextmanager
 def reading(path: Path, remedy: str = "download or copy the file again") -> Iterator[None]:
     """Turn what the standard library raises on a broken file into one DataError that names it."""
+    regular(path)
     try:
         yield
     except FileNotFoundError:
@@ -43,6 +48,12 @@ def reading(path: Path, remedy: str = "download or copy the file again") -> Iter
         message = (fault.strerror if isinstance(fault, OSError) else None) or str(fault) or type(fault).__name__
         reason = message.splitlines()[0].rstrip(":")  # tarfile lists every method it tried
         raise DataError(f"cannot be read ({reason})", where=str(path), remedy=remedy) from None
+
+
+def regular(path: Path) -> None:
+    """Refuse pipes and devices: reading one may never end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise DataError("is no regular file", where=str(path), remedy="copy it to a file first")
 
 
 @contextmanager
@@ -60,8 +71,14 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def most(path: Path) -> int:
-    """The most bytes that ``path`` can hold once unpacked; what a header may promise."""
-    return path.stat().st_size * DEFLATE
+    """The most bytes that ``path`` may unpack to; what a header may promise."""
+    size = path.stat().st_size
+    return min(DEFLATE * size, allowed(size))
+
+
+def allowed(packed: int) -> int:
+    """The most bytes that so many packed ones may become."""
+    return max(PACKED, GROWTH * packed)
 
 
 def take(stream: IO[bytes], size: int) -> bytearray:

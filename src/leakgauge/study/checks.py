@@ -107,9 +107,15 @@ def check_normalise(draft: Draft) -> Problems:
 
 def check_recipe(draft: Draft) -> Problems:
     recipe, file = draft.spec.task.recipe, str(draft.file)
-    if recipe.minibatch is not None and recipe.minibatch > recipe.batch:
-        what = f"a minibatch of {recipe.minibatch} from a batch of {recipe.batch}"
-        yield Problem(file, "task.recipe.minibatch", what, f"say at most {recipe.batch}")
+    own = recipe.batch // recipe.clients
+    if recipe.batch % recipe.clients:
+        what = f"{recipe.batch} examples are not shared equally by {recipe.clients} clients"
+        yield Problem(file, "task.recipe.clients", what, f"say batch = {(own + 1) * recipe.clients}")
+    elif recipe.minibatch is not None and recipe.minibatch > own:
+        what = f"a minibatch of {recipe.minibatch} from a batch of {own}"
+        yield Problem(file, "task.recipe.minibatch", what, f"say at most {own}")
+    if recipe.shares == "gradient" and recipe.optimiser == "adam":
+        yield Problem(file, "task.recipe.shares", "Adam takes steps, it shares no gradient", 'say "change"')
     if recipe.shares == "gradient" and recipe.local_steps > 1:
         what = f"{recipe.local_steps} local steps have no single gradient"
         yield Problem(file, "task.recipe.shares", what, 'say "change"')

@@ -111,7 +111,9 @@ class Draft:
     def bare(self) -> Attempt[Task]:
         """The client without a defense, without memory."""
         recipe = self.spec.task.recipe
-        if self.shapes.value is None or (recipe.minibatch or 1) > recipe.batch:
+        if self.shapes.value is None or (recipe.minibatch or 1) > recipe.batch // recipe.clients:
+            return Attempt()
+        if recipe.batch % recipe.clients or (recipe.optimiser, recipe.shares) == ("adam", "gradient"):
             return Attempt()
         return attempt(lambda: self._bare_under(Protection()))
 
@@ -273,5 +275,6 @@ def _models(settings: tuple[Reading, ...]) -> Settings:
 
 def _recipe(section: RecipeSpec, loss: Loss) -> Recipe:
     numbers = section.model_dump(exclude={"shares"})
-    shares = section.shares or ("change" if section.local_steps > 1 else "gradient")
+    trains = section.local_steps > 1 or section.optimiser == "adam"
+    shares = section.shares or ("change" if trains else "gradient")
     return Recipe(shares=shares, loss=loss, **numbers)

@@ -244,7 +244,8 @@ def _texts(settings: Sequence[Attack]) -> str | list[str]:
 def _recipe(recipe: Recipe) -> dict[str, Any]:
     if not isinstance(recipe, Recipe):
         return {}
-    names = ("batch", "local_steps", "learning_rate", "mode", "reduction", "shares", "momentum", "weight_decay")
+    names = ["batch", "local_steps", "learning_rate", "mode", "reduction", "shares", "momentum", "weight_decay"]
+    names += ["optimiser", "shuffle", "clients"]
     numbers = {name: getattr(recipe, name) for name in names}
     return numbers | ({} if recipe.minibatch is None else {"minibatch": recipe.minibatch})
 

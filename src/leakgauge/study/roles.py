@@ -47,13 +47,15 @@ class Roles:
         tuning: int,
         labels_granted: bool,
         seed: int,
+        wanted: int = 0,
         counts: Sequence[int] | None = None,
     ) -> Roles:
         """Choose ``updates`` batches to report from the test split, and everything else from the train split.
 
+        ``tuning`` batches must be there, up to ``wanted`` are taken if as many as are reported remain beside them.
         Batches have the class ``counts`` (see :mod:`leakgauge.study.skew`), or are balanced.
         """
-        needed, tuned = updates * batch, tuning * batch
+        needed = updates * batch
         if len(dataset.test) < needed:
             raise DataError(
                 f"{len(dataset.test)} records, {needed} are needed ({updates} updates of a batch of {batch})",
@@ -61,8 +63,9 @@ class Roles:
                 remedy="lower task.records or task.recipe.batch",
             )
         reported = _reported(dataset, updates, needed, counts, seed)
-        wanted = tuned + max(FEWEST_REFERENCE, 2 * needed)
-        pool = _without(dataset.sample(min(wanted, len(dataset.train)), seed=seed, split="train"), reported)
+        most = max(tuning, wanted) * batch + max(FEWEST_REFERENCE, 2 * needed)
+        pool = _without(dataset.sample(min(most, len(dataset.train)), seed=seed, split="train"), reported)
+        tuned = max(tuning, min(wanted, (len(pool) - needed) // batch)) * batch
         if len(pool) < tuned + batch:
             raise DataError(
                 f"{len(pool)} train records that are not among the reported, {tuned + batch} are needed",

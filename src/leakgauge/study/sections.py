@@ -82,6 +82,9 @@ class RecipeSpec(_Section):
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     minibatch: Annotated[int, Field(ge=1)] | None = None
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    shuffle: bool = False
+    clients: Annotated[int, Field(ge=1)] = 1
 
 
 class TaskSpec(_Section):
@@ -120,7 +123,7 @@ class Checkpoints(_Section):
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     defended: bool = False
-    seeds: Annotated[int, Field(ge=1)] = 1
+    seeds: Annotated[int, Field(ge=1, le=1000)] = 1
 
 
 class Tuning(_Section):

@@ -49,6 +49,7 @@ pruned = "prune(p=0.9)"
 generic = "{generic}"
 adaptive = "{adaptive}"
 # linear = "analytic()"              # if `leakgauge preflight` finds a first linear layer with a bias
+# standard = "standard()"            # chooses its own settings, on records not reported; takes longer
 # tuned = ["adaptive(tv_weight=0.0001)", "adaptive(tv_weight=0.01)"]   # a list: tuned on records not reported
 
 [threat]

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from leakgauge import metrics, models
 from leakgauge.adversary import Attack
+from leakgauge.attacks.choosing import Chooser
 from leakgauge.client import Recipe
 from leakgauge.data import Dataset
 from leakgauge.defenses.protection import Protection
@@ -173,6 +174,7 @@ class Study:
             updates=spec.task.records,
             batch=parts.recipe.batch,
             tuning=spec.tuning.records if tuned else 0,
+            wanted=max((s[0].reference for s in parts.adversaries.values() if isinstance(s[0], Chooser)), default=0),
             labels_granted=threat.labels == "known",
             seed=spec.seed,
             counts=spec.task.class_counts,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leakgauge import adversary, attacks, defenses, losses, metrics
+from leakgauge import adversary, attacks, defenses, fl, losses, metrics
 from leakgauge.defenses import UpdatePart
 from leakgauge.errors import ModelError, NoDensityError
 from leakgauge.expr import parse
@@ -32,6 +32,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "instahide": ("instahide()", "instahide(k=6, law='normal')", "instahide(public='fashion_mnist_sample')"),
         "mixup": ("mixup()", "mixup(k=6, cap=0.5, law='normal')"),
         "lrp": ("lrp()", "lrp(share=2.0, spread=0.5)"),
+        "ada_lrp": ("ada_lrp()", "ada_lrp(zeta=0.1, classes=3, mean_classes=4.5)"),
         "precode": ("precode()", "precode(k=8, form='bayes', uniform=0.05)"),
     },
     "likelihood": {
@@ -48,6 +49,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "adam": ("adam()", "adam(lr=0.05, steps=10, schedule=warmup(length=5)*cosine_decay(floor=0.1))"),
         "signed_adam": ("signed_adam()", "signed_adam(sign='soft', langevin=0.01, patience=50, target=1e-06)"),
         "momentum": ("momentum()", "momentum(box=False, beta=0.0)"),
+        "gauss_newton": ("gauss_newton()", "gauss_newton(steps=5, inner=10)"),
         "lbfgs": ("lbfgs()", "lbfgs(steps=20, history=5, wolfe=(0.001, 0.4))"),
     },
     "schedule": {
@@ -57,6 +59,12 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "exponential": ("exponential(rate=0.9)",),
         "warmup": ("warmup(length=3)", "warmup(length=3)*exponential(rate=0.9)"),
         "ramp": ("ramp(start=0.01, length=5)",),
+    },
+    "partition": {
+        "iid": ("iid()", "iid(clients=4)"),
+        "shards": ("shards()", "shards(clients=4, size=5, most=3)"),
+        "mcmahan": ("mcmahan()", "mcmahan(clients=4, shards=3)"),
+        "dirichlet": ("dirichlet()", "dirichlet(clients=4, alpha=0.1, least=2)"),
     },
     "loss": {
         "cross_entropy": ("cross_entropy()", "cross_entropy(smoothing=0.1)"),
@@ -76,12 +84,15 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "attack": {
         "adaptive": ("adaptive()", "adaptive(steps=10, bound='received')"),
         "analytic": ("analytic()", "analytic(how='row')"),
+        "best_of": ("best_of(attacks=(adaptive(steps=2), analytic()), judge=adversary())",),
         "exact_recovery": ("exact_recovery()", "exact_recovery(methods='peeling', starts=64)"),
         "bayes": ("bayes()", "bayes(prior=uniform(), ball=ball(points=2, delta=0.1))"),
         "dlg": ("dlg()",),
         "drop_layer": ("drop_layer()", "drop_layer(layer='last', leave='columns', steps=10)"),
         "idlg": ("idlg(restarts=1)",),
         "inverting_gradients": ("inverting_gradients()", "inverting_gradients(steps=10, lr=0.05)"),
+        "staged": ("staged(stages=(adversary(), adversary(likelihood=cosine(), solver=lbfgs(steps=5))))",),
+        "standard": ("standard()", "standard(work='quick')"),
     },
 }
 """kind → name → expressions. Priors and models keep their tables beside their tests."""
@@ -145,4 +156,4 @@ def has_density(part: UpdatePart) -> bool:
     return True
 
 
-_REGISTERED_BY_IMPORT = (adversary, attacks, defenses, losses, metrics)
+_REGISTERED_BY_IMPORT = (adversary, attacks, defenses, fl, losses, metrics)

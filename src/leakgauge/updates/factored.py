@@ -94,9 +94,8 @@ class _Formed(torch.autograd.Function):
         return torch.bmm(d.transpose(1, 2), a)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, u: Tensor) -> tuple[Tensor, Tensor]:
-        a, d = ctx.saved_tensors
+        a, d = ctx.saved_tensors  # products again: differentiable once more, where a solver linearises the update
         if a.stride(2) == 1:
             return torch.bmm(d, u), torch.bmm(a, u.transpose(1, 2))
         flipped = torch.bmm(u.transpose(1, 2), d.transpose(1, 2)), torch.bmm(u, a.transpose(1, 2))

@@ -1,6 +1,7 @@
 """The batched solver: N problems at once, each as if it were alone."""
 
 from leakgauge.adversary.solver.first_order import Adam, Momentum, SignedAdam
+from leakgauge.adversary.solver.gauss_newton import GaussNewton
 from leakgauge.adversary.solver.problem import Ball, Problem, Solution, Solver
 from leakgauge.adversary.solver.quasi_newton import Lbfgs
 from leakgauge.adversary.solver.schedules import (
@@ -13,7 +14,7 @@ from leakgauge.adversary.solver.schedules import (
     Warmup,
 )
 
-adam, signed_adam, momentum, lbfgs = Adam, SignedAdam, Momentum, Lbfgs
+adam, signed_adam, momentum, lbfgs, gauss_newton = Adam, SignedAdam, Momentum, Lbfgs, GaussNewton
 constant, step_decay, cosine_decay, exponential, warmup, ramp = (
     Constant,
     StepDecay,
@@ -30,6 +31,7 @@ __all__ = [
     "Constant",
     "CosineDecay",
     "Exponential",
+    "GaussNewton",
     "Lbfgs",
     "Momentum",
     "Problem",
@@ -45,6 +47,7 @@ __all__ = [
     "constant",
     "cosine_decay",
     "exponential",
+    "gauss_newton",
     "lbfgs",
     "momentum",
     "ramp",

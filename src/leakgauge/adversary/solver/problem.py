@@ -39,6 +39,19 @@ Evaluate = Callable[[Tree, Tensor], Value]
 
 
 @dataclass(frozen=True)
+class Composite:
+    """The same objective in two steps, for solvers that linearise the first of them.
+
+    ``predict`` gives the updates of the unknowns, formed, each tensor ``[n, …]``; ``judge`` their log likelihood
+    ``[n]``, and ``prior`` the log prior ``[n]``; each is told which problems its rows belong to.
+    """
+
+    predict: Callable[[Tree, Tensor], list[Tensor]]
+    judge: Callable[[Sequence[Tensor], Tensor], Tensor]
+    prior: Callable[[Tree, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
 class Problem:
     """N problems: where they start, what they maximise, and the box of the unknowns that have one.
 
@@ -53,6 +66,7 @@ class Problem:
     signed: frozenset[str] = frozenset({"inputs"})
     anneal: Schedule = field(default_factory=Constant)
     ball: Ball | None = None
+    composite: Composite | None = None
 
     @property
     def size(self) -> int:

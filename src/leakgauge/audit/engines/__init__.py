@@ -1,7 +1,9 @@
-"""Engines run the cells of a plan: in this process, in a pool of processes, or wherever somebody's own does."""
+"""Engines run the cells of a plan: in this process, in a pool of processes, in several runs that share a
+folder, or wherever somebody's own does."""
 
 from leakgauge.audit.engines.base import Engine, Finished, finish, orphaned
 from leakgauge.audit.engines.in_process import InProcess
 from leakgauge.audit.engines.local_pool import LocalPool
+from leakgauge.audit.engines.shared_folder import SharedFolder
 
-__all__ = ["Engine", "Finished", "InProcess", "LocalPool", "finish", "orphaned"]
+__all__ = ["Engine", "Finished", "InProcess", "LocalPool", "SharedFolder", "finish", "orphaned"]

@@ -18,7 +18,7 @@ import torch
 
 from leakgauge import guards
 from leakgauge.audit.cells import Cell
-from leakgauge.audit.engines.base import Finished, finish, orphaned
+from leakgauge.audit.engines.base import Finished, finish, named, orphaned
 from leakgauge.audit.store import Store
 from leakgauge.audit.work import Work
 from leakgauge.errors import LeakgaugeError
@@ -51,7 +51,7 @@ class LocalPool:
                     broken = [future for future in ended if isinstance(future.exception(), BrokenProcessPool)]
                     for future in ended.difference(broken):
                         cell, fault = running.pop(future), future.exception()
-                        yield cell, f"{type(fault).__name__}: {fault}" if fault else future.result()
+                        yield cell, named(fault, store) if fault else future.result()
                     if broken:
                         break
             for cell in running.values():

@@ -27,12 +27,16 @@ def replayed(diagnosis: Diagnosis | None) -> Replay:
 
 
 def adversaries(checkpoints: Sequence[Checkpoint]) -> list[tuple[str, str]]:
-    """What single adversaries assumed of a defense, and how they treated what is hidden, each sentence once."""
+    """How adversaries were tuned, what they assumed and how they treated what is hidden, each sentence once."""
     sentences: dict[tuple[str, str], None] = {}
     for checkpoint in checkpoints:
         for defense in checkpoint.defenses:
             for adversary in defense.adversaries:
-                told = (*adversary.assumed, *(str(t) for t in adversary.treatments if t.how != "granted"))
+                told = (
+                    *adversary.tuned,
+                    *adversary.assumed,
+                    *(str(t) for t in adversary.treatments if t.how != "granted"),
+                )
                 sentences |= dict.fromkeys((f"{adversary.name} against {defense.name}", each) for each in told)
     return list(sentences)
 

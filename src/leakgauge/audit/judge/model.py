@@ -27,6 +27,7 @@ from leakgauge.audit.judge.words import INCONCLUSIVE, Word, fails, severity, wor
 from leakgauge.errors import ExitCode, LeakgaugeError
 from leakgauge.meaning import PSNR, SSIM, Meaning
 from leakgauge.storage.private import write
+from leakgauge.storage.redaction import LEFT_OUT, coarse, discreet
 
 FILE = "result.json"
 OLDER = (SSIM, PSNR)
@@ -170,6 +171,8 @@ class Result(Value):
         """Read a run folder, or its ``result.json``."""
         path = Path(path)
         file = path if path.is_file() else path / FILE
+        if file.exists() and not file.is_file():  # reading a pipe or a device may never end
+            raise RunError("is no regular file", where=str(file), remedy="run the audit again")
         try:
             raw = json.loads(file.read_bytes())
         except FileNotFoundError:
@@ -192,11 +195,18 @@ class Result(Value):
         return json.dumps(self.as_json(), sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
     def redacted(self) -> Self:
-        """The same without the labels of private records."""
+        """The same without the labels of private records, with scores to two digits, and faults without messages."""
         raw = self.as_json()
+        raw["faults"] = {cell: discreet(fault) for cell, fault in raw["faults"].items()}
         for checkpoint in raw["checkpoints"]:
             for defense in checkpoint["defenses"]:
+                for key in ("attack", "encoding", "control", "adversaries", "records", "columns", "ablation"):
+                    defense[key] = coarse(defense[key])
                 defense["records"] = [{**record, "label": None} for record in defense["records"]]
+                defense["faults"] = [discreet(fault) for fault in defense["faults"]]
+                if defense["attack"]["verdict"] == "incomplete":
+                    reason = next(iter(defense["faults"]), LEFT_OUT)
+                    defense["attack"]["why"] = f"a planned cell failed: {reason}"
         return type(self).of_json(raw)
 
     # --- how it shows itself

@@ -97,6 +97,7 @@ def _adversary(
         encoding=float(early.arms.scores["real"][name][metric].mean()) if early else None,
         evaluations=sum(cell["evaluations"] for cell in cells),
         assumed=(*own, *sorted({sentence for cell in cells for sentence in cell["assumed"]})),
+        tuned=tuple(cells[0].get("tuned", ())),
         treatments=tuple(cells[0].get("treatments", ())),
     )
 

@@ -173,6 +173,7 @@ class Adversary(Value):
 
     ``labels`` counts the records whose own label came with their reconstruction; ``label_share`` is the share of the
     labels that is right whoever they belong to: low where labels were inferred wrongly, or the updates say too little.
+    ``tuned`` says how its settings were chosen, on records that are not reported; empty where none were.
     """
 
     name: str
@@ -184,6 +185,7 @@ class Adversary(Value):
     mean: Finite | None = None
     encoding: Finite | None = None
     assumed: tuple[str, ...] = ()
+    tuned: tuple[str, ...] = ()
     treatments: tuple[Treatment, ...] = ()
 
 

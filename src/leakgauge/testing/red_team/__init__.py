@@ -11,6 +11,6 @@ __all__ = ["WORTHS", "Answer", "Case", "Worth", "answered", "counted", "every", 
 
 def every() -> list[Case]:
     """All cases of the kit."""
-    from leakgauge.testing.red_team import audits, captures
+    from leakgauge.testing.red_team import audits, captures, from_the_docs
 
-    return [*audits.cases(), *captures.cases()]
+    return [*audits.cases(), *captures.cases(), *from_the_docs.cases()]

@@ -19,7 +19,7 @@ from leakgauge.testing.red_team import parts, victims
 from leakgauge.testing.red_team.cases import Case
 from leakgauge.threat import Threat
 
-STEPS = 200
+STEPS = 60
 
 
 @cache

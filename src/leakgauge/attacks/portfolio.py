@@ -1,0 +1,190 @@
+"""The portfolio of ``standard()``: what it tries against a protection, by stages.
+
+First stages vary start, likelihood, prior weight and optimiser; extensions go on from where one of them ended: a weaker
+prior, lengths after directions, L-BFGS or Gauss-Newton after Adam. A setting is a first stage with or without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from leakgauge.adversary import (
+    Adversary,
+    Likelihood,
+    adam,
+    cosine,
+    cosine_decay,
+    density,
+    gauss_newton,
+    lbfgs,
+)
+from leakgauge.adversary.likelihoods import Cosine, Through
+from leakgauge.adversary.solver import Solver
+from leakgauge.attacks.adaptive import LENGTHS, Adaptive
+from leakgauge.attacks.believed import believed
+from leakgauge.attacks.staged import Staged, posterior
+from leakgauge.errors import NoDensityError
+from leakgauge.observation import Observation
+from leakgauge.priors.base import Scaled
+from leakgauge.task import Task
+
+WEIGHTS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+"""Of the prior, beside the weight that ``adaptive()`` gives it."""
+RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+"""Learning rates, where there is no prior to weigh."""
+MOST_UNKNOWNS, MOST_ENTRIES = 4096, 1_000_000
+"""Beyond these Gauss-Newton is not tried: too many products for one step, too large an update to form."""
+
+
+@dataclass(frozen=True)
+class Portfolio:
+    """Everything that may be tried against one task.
+
+    ``base`` is the adversary that ``adaptive()`` builds; ``fine`` the likelihood that tells near candidates apart:
+    lengths after directions, else the base's own. ``assumed`` says what a likelihood had to assume to exist.
+    """
+
+    base: Adversary
+    fine: Likelihood
+    gauss_newton: bool
+    assumed: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        task: Task,
+        observations: Sequence[Observation],
+        labels: Literal["inferred", "joint"] = "inferred",
+        *,
+        scale_known: bool = True,
+    ) -> Portfolio:
+        """With the first likelihood that exists: the protection's own, or that of what is near to it.
+
+        Where neither does, a :class:`~leakgauge.errors.NoDensityError` says why.
+        """
+        own = Adaptive(labels=labels).adversary(task.protection, images=task.domain.kind == "image")
+        few, reasons = observations[:1], list[str]()
+        base = next((one for one in _candidates(own, task) if _exists(one, task, few, reasons)), None)
+        if base is None:
+            raise NoDensityError(reasons[0])
+        assumed = f"standard() attacks with {base.likelihood!r}: {reasons[0]}" if reasons else None
+        fine = base.likelihood
+        if _is_cosine(fine):
+            lengths = LENGTHS if scale_known else replace(LENGTHS, fitted=True)
+            fine = lengths if _exists(replace(base, likelihood=lengths), task, few, []) else fine
+        entries = sum(p.numel() for p in task.params.values())
+        small = task.domain.size * task.recipe.batch <= MOST_UNKNOWNS and entries <= MOST_ENTRIES
+        return cls(base, fine, small and _is_cosine(base.likelihood), assumed)
+
+    # --- what is tried
+
+    def firsts(self, steps: int) -> list[Adversary]:
+        """Some forty first stages, in families that share every observation."""
+        likelihood = self.base.likelihood
+        stages = [
+            self._first(self.base, likelihood, steps, sign, start, *axes)
+            for sign, start in (("soft", "grey"), ("hard", "grey"), ("soft", "normal"))
+            for axes in self._axes
+        ]
+        if _is_cosine(likelihood):
+            other, base = self.fine, self.base
+        else:
+            other, base = cosine(), replace(self.base, prior=_beside_cosine(self.base.prior))
+        if other != likelihood:
+            stages += [self._first(base, other, steps, "soft", "grey", *axes) for axes in self._axes]
+        return stages
+
+    def extensions(self, last: Adversary, steps: int) -> list[Adversary]:
+        """Stages that may follow one."""
+        comparable = _is_cosine(last.likelihood) == _is_cosine(self.base.likelihood) or last.likelihood == self.fine
+        prior = last.prior if comparable else self.base.prior  # nats weigh a prior otherwise than a cosine does
+        after = replace(last, labels="inferred", start="grey")
+
+        def stage(factor: float, solver: Solver) -> Adversary:
+            return replace(after, likelihood=self.fine, prior=_weighed(prior, factor), solver=solver)
+
+        return [
+            replace(after, solver=_adam(0.03, 2 * steps, "soft")),
+            stage(0.1, _adam(0.03, steps, "soft")),
+            stage(1.0, _quasi(steps)),
+            stage(0.1, _quasi(steps)),
+            stage(0.01, _quasi(2 * steps)),
+        ]
+
+    def finishes(self, last: Adversary, steps: int) -> list[Adversary]:
+        """Stages that may end a setting: what has converged retires, the others go on four times as long."""
+        after = replace(last, likelihood=self.fine, labels="inferred", start="grey")
+        listed = [replace(after, prior=_weighed(last.prior, factor), solver=_quasi(4 * steps)) for factor in (1.0, 0.1)]
+        if self.gauss_newton:
+            newton = gauss_newton(steps=max(2, steps // 30), inner=100)
+            listed.append(replace(after, prior=_weighed(last.prior, 0.1), solver=newton))
+        return listed
+
+    @property
+    def _axes(self) -> list[tuple[float, float]]:
+        """Factor of the prior's weight, learning rate."""
+        weighed = isinstance(self.base.prior, Scaled)
+        return [(factor, 0.1) for factor in WEIGHTS] if weighed else [(1.0, rate) for rate in RATES]
+
+    def _first(
+        self, base: Adversary, likelihood: Likelihood, steps: int, sign: Any, start: Any, factor: float, rate: float
+    ) -> Adversary:
+        solver, prior = _adam(rate, steps, sign), _weighed(base.prior, factor)
+        return replace(base, likelihood=likelihood, prior=prior, solver=solver, start=start, restarts=1)
+
+    # --- without reference records
+
+    def fixed(self, steps: int) -> list[Staged]:
+        """For whoever cannot choose: what ``adaptive()`` does, and two stages from a usual and a strong prior."""
+        first = [self._first(self.base, self.base.likelihood, n, "soft", "grey", 1.0, 0.1) for n in (3 * steps, steps)]
+        strong = self._first(self.base, self.base.likelihood, steps, "soft", "grey", 30.0, 0.1)
+        others = [first[1], strong] if isinstance(self.base.prior, Scaled) else [first[1]]
+        return [Staged((first[0],)), *(Staged((one, self.extensions(one, steps)[3])) for one in others)]
+
+    @property
+    def judge(self) -> Adversary:
+        """The common objective of settings that each have their own."""
+        return replace(self.base, likelihood=self.fine, restarts=1, labels="inferred")
+
+
+def _candidates(own: Adversary, task: Task) -> list[Adversary]:
+    assumed = believed(task.protection.update)
+    near = [] if assumed == task.protection.update else [replace(own, likelihood=density(assumed=assumed))]
+    return [own, *near]
+
+
+def _exists(adversary: Adversary, task: Task, observations: Sequence[Observation], reasons: list[str]) -> bool:
+    """Whether the likelihood can be evaluated here; if not, why is added to the reasons."""
+    try:
+        posterior(adversary, task, observations)
+    except NoDensityError as reason:
+        reasons.append(str(reason))
+        return False
+    return True
+
+
+def _is_cosine(likelihood: Likelihood) -> bool:
+    return isinstance(likelihood.likelihood if isinstance(likelihood, Through) else likelihood, Cosine)
+
+
+def _weighed(prior: Any, factor: float) -> Any:
+    """A prior with its weight multiplied; a flat one as it is."""
+    return Scaled(float(f"{factor * prior.weight:.6g}"), prior.prior) if isinstance(prior, Scaled) else prior
+
+
+def _beside_cosine(prior: Any) -> Any:
+    """The prior of ``adaptive()`` without a defense; flat where there is none."""
+    return Adaptive().adversary("identity()").prior if isinstance(prior, Scaled) else prior
+
+
+def _adam(rate: float, steps: int, sign: Any) -> Solver:
+    return adam(lr=rate, steps=steps, sign=sign, schedule=cosine_decay(floor=0.01))
+
+
+def _quasi(steps: int) -> Solver:
+    return lbfgs(steps=steps, history=20, patience=max(20, steps // 4), tolerance=1e-3)
+
+
+__all__ = ["Portfolio"]

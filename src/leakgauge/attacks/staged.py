@@ -1,0 +1,209 @@
+"""Attacks made of others: one adversary after another, or several, of which the posterior takes the best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from leakgauge.adversary import Adversary, Attack, Reconstruction
+from leakgauge.adversary.run import attack as attack_with
+from leakgauge.adversary.solver import Problem, Solution, Solver
+from leakgauge.client import LABELS
+from leakgauge.errors import DomainError
+from leakgauge.expr import Part, register
+from leakgauge.observation import Observation, check
+from leakgauge.priors.base import Scaled
+from leakgauge.task import Task
+from leakgauge.types import Progress, Threat, Treatment
+
+
+@register("attack", "staged")
+@dataclass(frozen=True, repr=False)
+class Staged(Part):
+    """Adversaries one after another, each beginning at the inputs that the one before it ended with.
+
+    Between stages inputs are brought back into their box, which can only bring them nearer to a record that lies in it;
+    labels that the first stage searched for are held. Treatments are those of the last stage.
+    """
+
+    models_defense: ClassVar[Literal["any"]] = "any"
+
+    stages: tuple[Adversary, ...]
+
+    def __post_init__(self) -> None:
+        if not self.stages or not all(isinstance(stage, Adversary) for stage in self.stages):
+            raise DomainError("stages must be adversaries", where="staged", remedy="give staged(stages=(adversary(),))")
+
+    @property
+    def steps(self) -> int:
+        return sum(stage.solver.steps for stage in self.stages)
+
+    def then(self, *stages: Adversary) -> Staged:
+        return Staged((*self.stages, *stages))
+
+    def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
+        return self.stages[-1].treatments(task, threat)
+
+    def __call__(
+        self,
+        task: Task,
+        observations: Sequence[Observation],
+        *,
+        seed: int = 0,
+        progress: Progress | None = None,
+        **how: Any,
+    ) -> Reconstruction:
+        check(task, observations)
+        done, last = 0, None
+        for stage in self.stages:
+            tell = within(progress, done, self.steps)
+            (last,) = stage_after([last], [stage], task, observations, seed=seed, progress=tell, **how)
+            done += stage.solver.steps
+        assert last is not None
+        return last
+
+
+def stage_after(
+    before: Sequence[Reconstruction | None],
+    stages: Sequence[Adversary],
+    task: Task,
+    observations: Sequence[Observation],
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+    **how: Any,
+) -> list[Reconstruction]:
+    """Several stages at once, each going on from its own reconstruction (None: from its start).
+
+    Those that differ in numbers only are problems of one solver and share every observation.
+    """
+    families: dict[str, list[int]] = {}
+    for place, (last, stage) in enumerate(zip(before, stages, strict=True)):
+        held = "" if last is None or stage.labels != "joint" else f" {place}"  # its own labels: on its own
+        families.setdefault(f"{last is None} {family(stage)}{held}", []).append(place)
+    results: dict[int, Reconstruction] = {}
+    for places in families.values():
+        earlier = [one for place in places if (one := before[place]) is not None]
+        begin = torch.stack([one.inputs for one in earlier]) if earlier else None
+        seen = _with_labels(observations, earlier[0]) if earlier else observations
+        done = attack_with([stages[place] for place in places], task, seen, seed, progress=progress, begin=begin, **how)
+        share = done[0].evaluations // len(places)
+        for place, one in zip(places, done, strict=True):
+            already = before[place]
+            spent = share + (0 if already is None else already.evaluations)
+            results[place] = replace(one, inputs=boxed(one.inputs, task), evaluations=spent)
+    return [results[place] for place in range(len(stages))]
+
+
+def family(stage: Adversary) -> str:
+    """What settings of one sweep have in common: all but the weight of the prior and the learning rate."""
+    prior = stage.prior.prior if isinstance(stage.prior, Scaled) else stage.prior
+    solver = stage.solver
+    if "lr" in solver.sweepable:
+        solver = replace(solver, lr=1.0)  # type: ignore[type-var]
+    texts = [repr(getattr(stage, f.name)) for f in fields(stage) if f.name not in ("prior", "solver")]
+    return f"{type(stage.prior).__name__} {prior!r} {solver!r} {' '.join(texts)}"
+
+
+def boxed(inputs: Tensor, task: Task) -> Tensor:
+    return inputs if task.domain.box is None else inputs.clamp(*task.domain.box)
+
+
+def _with_labels(observations: Sequence[Observation], last: Reconstruction) -> list[Observation]:
+    """What the first stage found is where the next one begins."""
+    return [
+        one if one.labels is not None else one.given(LABELS, labels)
+        for one, labels in zip(observations, last.labels, strict=True)
+    ]
+
+
+def within(progress: Progress | None, before: int, total: int) -> Progress | None:
+    """The progress of a stage as that of the whole."""
+    if progress is None:
+        return None
+    tell = progress
+    return lambda done, _, objective: tell(before + done, total, objective)
+
+
+@dataclass(frozen=True, repr=False)
+class _Stay(Solver):
+    """Evaluate the start, and stay there."""
+
+    steps: int = 1
+
+    def solve(self, problem: Problem, progress: Progress | None = None) -> Solution:
+        with torch.enable_grad():  # a path may need a graph of its own
+            value = problem.evaluate(problem.start, torch.arange(problem.size))
+        objective = -(value.likelihood + value.prior).detach()
+        return Solution(dict(problem.start), objective, objective.unsqueeze(0), ("steps",) * problem.size, problem.size)
+
+
+def posterior(
+    judge: Adversary, task: Task, observations: Sequence[Observation], guess: Reconstruction | None = None
+) -> Tensor:
+    """The log posterior ``[n]`` of a guess, or of the judge's own start, under the objective of ``judge``."""
+    still = replace(judge, solver=_Stay(), restarts=1)
+    if guess is None:
+        return still(task, observations).log_posterior
+    seen = _with_labels(observations, guess)
+    return still(task, seen, begin=guess.inputs).log_posterior.nan_to_num(nan=-torch.inf)
+
+
+@register("attack", "best_of")
+@dataclass(frozen=True, repr=False)
+class BestOf(Part):
+    """Several attacks; for every observation the guess with the highest log posterior under ``judge`` is taken.
+
+    The objectives of different attacks cannot be compared, hence a common one; the truth is not needed.
+    """
+
+    models_defense: ClassVar[Literal["any"]] = "any"
+
+    attacks: tuple[Attack, ...]
+    judge: Adversary
+
+    def __post_init__(self) -> None:
+        if not self.attacks:
+            raise DomainError("there is no attack", where="best_of", remedy="give best_of(attacks=(…,), judge=…)")
+
+    def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
+        return self.judge.treatments(task, threat)
+
+    def __call__(
+        self,
+        task: Task,
+        observations: Sequence[Observation],
+        *,
+        seed: int = 0,
+        progress: Progress | None = None,
+        **how: Any,
+    ) -> Reconstruction:
+        check(task, observations)
+        steps = [getattr(one, "steps", 1) for one in self.attacks]
+        guesses = [
+            one(task, observations, seed=seed, progress=within(progress, sum(steps[:i]), sum(steps)), **how)
+            for i, one in enumerate(self.attacks)
+        ]
+        return best(guesses, [posterior(self.judge, task, observations, guess) for guess in guesses])
+
+
+def best(guesses: Sequence[Reconstruction], values: Sequence[Tensor]) -> Reconstruction:
+    """For every observation the guess with the highest value, the first of equal ones."""
+    places = torch.stack(list(values)).argmax(0).tolist()
+    chosen = [(guesses[place], i) for i, place in enumerate(places)]
+    return Reconstruction(
+        torch.stack([guess.inputs[i] for guess, i in chosen]),
+        torch.stack([guess.labels[i] for guess, i in chosen]),
+        torch.stack([values[place][i] for i, place in enumerate(places)]),
+        tuple(guess.traces[i] for guess, i in chosen if guess.traces),
+        tuple(guess.status[i] for guess, i in chosen if guess.status),
+        sum(guess.evaluations for guess in guesses),
+        guesses[0].path,
+    )
+
+
+staged, best_of = Staged, BestOf

@@ -1,0 +1,188 @@
+"""``standard()``: the strongest attack by itself, without a knob.
+
+An audit is as true as its strongest attack. This one reads off what structure gives exactly, else chooses among a
+portfolio on records that are never reported, and says what it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from leakgauge import guards
+from leakgauge.adversary import Attack, Reconstruction
+from leakgauge.adversary.simulation.simulate import is_silent
+from leakgauge.attacks.adapting import hint_of
+from leakgauge.attacks.adaptive import Adaptive
+from leakgauge.attacks.believed import without_small_noise
+from leakgauge.attacks.choosing import EFFORTS, Choice, Choosing, Effort, Score
+from leakgauge.attacks.portfolio import Portfolio
+from leakgauge.attacks.recovering import obstacle
+from leakgauge.attacks.staged import BestOf
+from leakgauge.attacks.structure import exact_attack
+from leakgauge.client import DROPOUT
+from leakgauge.defenses.update.chain import is_noise
+from leakgauge.errors import NoDensityError
+from leakgauge.expr import Part, register
+from leakgauge.observation import Observation, check
+from leakgauge.task import Task
+from leakgauge.types import Progress, Threat, Treatment
+
+Work = Literal["quick", "standard", "thorough"]
+FEWEST = 4
+"""Reference updates below which nothing is chosen: the best of many settings on fewer is mostly luck."""
+WEIGHTS = (1e-4, 1e-3, 1e-2)
+"""Total variation tried by whole adaptive attacks, and 1,000 to 10,000 times that beside a density."""
+
+
+@register("attack", "standard")
+@dataclass(frozen=True, repr=False)
+class Standard(Part):
+    """A parameter-free, versioned attack: quote it as ``standard()`` version 1.
+
+    1. What structure gives exactly is read off (:mod:`~leakgauge.attacks.structure`).
+    2. Else :meth:`choose` tries more than sixty settings on reference records: starts, prior weights, the likelihoods
+       that the treatments of ``adaptive()`` allow, optimisers, and stages (a strong prior, then a weaker one;
+       directions, then lengths; Adam, then L-BFGS or Gauss-Newton), by successive halving. An audit does so once per
+       defense, threat and checkpoint, in a cell of its own.
+    3. The best setting attacks; or the few best, of which a common posterior takes one per update, where that did
+       better on the reference records.
+
+    Called without a choice, as on captured updates, or with fewer than four reference updates, a fixed portfolio
+    attacks and the posterior decides. Where ``adaptive()`` does more than to optimise (an input or model stage,
+    dropout, a batch that can be taken apart, a part that is simulated), whole attacks of it are chosen among. ``work``
+    sets the evaluations, never seconds; ``labels`` is set by the threat.
+    """
+
+    version: ClassVar[int] = 1
+    models_defense: ClassVar[Literal["any"]] = "any"
+
+    work: Work = "standard"
+    labels: Literal["inferred", "joint"] = "inferred"
+
+    def __post_init__(self) -> None:
+        guards.choice(self.work, "work", "standard", tuple(EFFORTS))
+        guards.choice(self.labels, "labels", "standard", ("inferred", "joint"))
+
+    @property
+    def effort(self) -> Effort:
+        return EFFORTS[self.work]
+
+    @property
+    def reference(self) -> int:
+        """Reference updates that a choice looks at."""
+        return self.effort.records
+
+    @property
+    def attacks_worth(self) -> float:
+        """What a choice costs, in attacks on one update: twice what ``adaptive(steps=1000)`` spends on ten."""
+        return 20.0
+
+    def choose(
+        self,
+        task: Task,
+        observations: Sequence[Observation],
+        score: Score,
+        *,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Choice:
+        """The attack to use on this task, from observations of records that are never reported."""
+        if len(observations) < FEWEST:
+            return Choice(self, assumed=(_few(observations),))
+        check(task, observations)
+        exact = exact_attack(task, observations)
+        if exact is not None:
+            return Choice(exact, assumed=("the records are read off exactly, without a search",))
+        portfolio = self._portfolio(task, observations, scale_known=True)
+        if portfolio is None:
+            return self._among(self._adaptive(), task, observations, score, seed, progress)
+        return Choosing(portfolio, self.effort, task, observations, score, seed, progress).choose()
+
+    def fixed(self, task: Task, observations: Sequence[Observation]) -> Attack:
+        """The attack of whoever has no reference records; it fits a scale, for nothing could show that it is known."""
+        exact = exact_attack(task, observations)
+        if exact is not None:
+            return exact
+        portfolio = self._portfolio(task, observations, scale_known=False)
+        if portfolio is None:
+            return self._adaptive()[len(WEIGHTS) // 2]
+        return BestOf(tuple(portfolio.fixed(self.effort.unit)), portfolio.judge)
+
+    def __call__(
+        self,
+        task: Task,
+        observations: Sequence[Observation],
+        *,
+        seed: int = 0,
+        progress: Progress | None = None,
+        **how: Any,
+    ) -> Reconstruction:
+        check(task, observations)
+        return self.fixed(task, observations)(task, observations, seed=seed, progress=progress, **how)
+
+    def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
+        """Those of ``adaptive()``: every setting of the portfolio shares them."""
+        return Adaptive(labels=self.labels).treatments(task, threat)
+
+    def _portfolio(self, task: Task, observations: Sequence[Observation], *, scale_known: bool) -> Portfolio | None:
+        """What stages are put together from; None where only ``adaptive()`` as a whole knows what to do."""
+        if _whole(task, observations):
+            return None
+        try:
+            return Portfolio.of(task, observations, self.labels, scale_known=scale_known)
+        except NoDensityError:  # adaptive() has more to fall back to, and says so
+            return None
+
+    def _adaptive(self) -> list[Adaptive]:
+        steps = 4 * self.effort.unit
+        return [Adaptive(steps=steps, tv_weight=w, tv_density=3000 * w, labels=self.labels) for w in WEIGHTS]
+
+    def _among(
+        self,
+        attacks: Sequence[Adaptive],
+        task: Task,
+        observations: Sequence[Observation],
+        score: Score,
+        seed: int,
+        progress: Progress | None,
+    ) -> Choice:
+        """The best of a few whole attacks; what an input stage mixed can only be undone together."""
+        places = range(len(observations))
+        guesses = [attack(task, observations, seed=seed, progress=progress) for attack in attacks]
+        scores = [round(score(guess, places), 6) for guess in guesses]
+        best = max(range(len(attacks)), key=lambda i: scores[i])
+        spent = sum(guess.evaluations for guess in guesses)
+        rungs = (("whole attacks", len(attacks), scores[best]),)
+        return Choice(attacks[best], len(attacks), len(observations), spent, scores[best], rungs)
+
+
+def _whole(task: Task, observations: Sequence[Observation]) -> bool:
+    """Whether ``adaptive()`` does more here than to optimise one posterior after another.
+
+    It decodes inputs, recovers latent noise, takes a batch apart, simulates parts that have only a release, cancels
+    noise that repeats, and leaves out noise that vanishes in a rounding.
+    """
+    protection, rounds = task.protection, [r for one in observations for r in one.rounds]
+    parts = protection.chain.parts
+    return bool(
+        protection.input
+        or protection.model
+        or DROPOUT in task.nuisances
+        or obstacle(task) is None
+        or any(is_silent(part) and not hint_of(part).scales for part in parts)
+        or (len(rounds) > len(observations) and any(map(is_noise, parts)))
+        or without_small_noise(protection.update, [one.observed for one in rounds]) != protection.update
+    )
+
+
+def _few(observations: Sequence[Observation]) -> str:
+    return (
+        f"its fixed portfolio attacks: {len(observations)} reference updates are too few to choose on ({FEWEST} are "
+        "needed)"
+    )
+
+
+standard = Standard
+__all__ = ["Standard", "standard"]

@@ -1,0 +1,156 @@
+"""``standard()``: it chooses on other records, says so, attacks better than a fixed setting, and reads off first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import nn
+
+from leakgauge.adversary import Adversary, Reconstruction, adam, cosine, l2, lbfgs
+from leakgauge.attacks import adaptive, best_of, staged, standard
+from leakgauge.attacks.choosing import Choice, Chooser, Score
+from leakgauge.attacks.portfolio import Portfolio
+from leakgauge.errors import DomainError
+from leakgauge.expr import parse
+from leakgauge.metrics import psnr
+from leakgauge.observation import observe
+from leakgauge.priors import tv
+from leakgauge.task import Task
+from leakgauge.testing.clients import small_records, small_task
+from leakgauge.types import Records, Threat
+
+FEW = adam(steps=4)
+
+
+def by_psnr(records: Records) -> Score:
+    def score(guess: Reconstruction, places: Sequence[int]) -> float:
+        return float(psnr(guess.inputs.flatten(0, 1), records.inputs[list(places)]).mean())
+
+    return score
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(1)
+        model = nn.Sequential(
+            nn.Conv2d(1, 6, 3, stride=2, padding=1),
+            nn.Sigmoid(),
+            nn.Flatten(),
+            nn.Linear(54, 12),
+            nn.Tanh(),
+            nn.Linear(12, 4),
+        )
+    return Task(model, small_task().domain)
+
+
+@pytest.fixture(scope="module")
+def choice(task: Task) -> Choice:
+    records = small_records(5, seed=8)
+    return standard(work="quick").choose(task, observe(task, records), by_psnr(records))
+
+
+def test_it_chooses_among_many_settings_and_attacks_better_than_before(task: Task, choice: Choice) -> None:
+    private = small_records(4, seed=9)
+    observations = observe(task, private)
+    score = by_psnr(private)
+    chosen, before = (score(attack(task, observations), range(4)) for attack in (choice.attack, adaptive(steps=100)))
+    assert choice.tried > 50
+    assert choice.records == 4
+    assert chosen > before + 2
+
+
+def test_a_choice_is_read_back_from_plain_json(choice: Choice) -> None:
+    again = Choice.of_json(choice.as_json())
+    assert again.as_json() == choice.as_json()
+    assert repr(again.attack) == repr(choice.attack)
+
+
+def test_it_says_what_it_did(choice: Choice) -> None:
+    chooser = standard(work="quick")
+    assert isinstance(chooser, Chooser)
+    tuned, chose = choice.sentences(chooser)
+    assert f"version 1: the attack was tuned; {choice.tried} settings were tried on 4 other updates" in tuned
+    assert repr(choice.attack) in chose
+
+
+def test_with_too_few_reference_records_it_says_that_it_did_not_choose(task: Task) -> None:
+    records = small_records(3)
+    chooser = standard(work="quick")
+    choice = chooser.choose(task, observe(task, records), by_psnr(records))
+    assert repr(choice.attack) == repr(chooser)
+    assert choice.tried == 0
+    assert choice.sentences(chooser) == [
+        "standard(work='quick'), version 1: its fixed portfolio attacks: 3 reference updates are too few to choose on "
+        "(4 are needed)"
+    ]
+
+
+def test_without_a_choice_the_posterior_decides(task: Task) -> None:
+    records = small_records(2)
+    fixed = standard(work="quick").fixed(task, observe(task, records))
+    assert isinstance(fixed, best_of)
+    assert len(fixed.attacks) == 3
+    assert repr(parse(repr(fixed), "attack")) == repr(fixed)
+
+
+def test_what_structure_gives_is_read_off_first() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.ReLU(), nn.Linear(8, 4))
+    task, records = Task(model, small_task().domain), small_records(4)
+    choice = standard().choose(task, observe(task, records), by_psnr(records))
+    assert repr(choice.attack) == "analytic()"
+    assert by_psnr(records)(choice.attack(task, observe(task, records)), range(4)) > 60
+
+
+@pytest.mark.parametrize(
+    "protection", ["identity()", "gaussian(std=0.01)", "prune(p=0.9)", "sign()", "quantise(levels=4)", "clip(norm=0.1)"]
+)
+def test_the_portfolio_has_more_than_sixty_settings_against_every_defense(task: Task, protection: str) -> None:
+    defended, effort = task.protect(protection), standard().effort
+    observations = observe(defended, small_records(1))
+    portfolio = Portfolio.of(defended, observations)
+    firsts = portfolio.firsts(60)
+    extended = effort.extend * len(portfolio.extensions(firsts[0], 60)) + effort.finish * len(
+        portfolio.finishes(firsts[0], 60)
+    )
+    assert len(firsts) + effort.keep + extended >= 60
+    assert len({repr(one) for one in firsts}) == len(firsts)
+
+
+def test_a_hidden_mask_is_attacked_with_the_treatment_of_adaptive(task: Task) -> None:
+    hidden = task.protect("random_prune(p=0.5) | gaussian(std=0.01)")
+    assert standard().treatments(hidden) == adaptive().treatments(hidden)
+    portfolio = Portfolio.of(hidden, observe(hidden, small_records(1)))
+    assert portfolio.base.likelihood == adaptive().adversary(hidden.protection).likelihood
+
+
+def test_labels_that_are_searched_for_are_held_in_later_stages(task: Task) -> None:
+    observations = observe(task, small_records(2), threat=Threat(labels="joint"))
+    first = Adversary(cosine(), solver=FEW, labels="joint")
+    two = staged(stages=(first, Adversary(l2(), solver=FEW)))(task, observations)
+    assert torch.equal(two.labels, first(task, observations).labels)
+
+
+def test_a_stage_begins_where_the_last_one_ended(task: Task) -> None:
+    observations = observe(task, small_records(2))
+    first = Adversary(l2(relative=True), solver=adam(steps=20), start="grey")
+    long = staged(stages=(first, Adversary(l2(relative=True), solver=lbfgs(steps=20))))
+    assert bool((long(task, observations).log_posterior >= first(task, observations).log_posterior - 1e-6).all())
+    assert long.steps == 40
+
+
+def test_the_posterior_takes_the_better_guess_of_each_update(task: Task) -> None:
+    observations = observe(task, small_records(2))
+    judge = Adversary(l2(relative=True), 1e-6 * tv())
+    poor, good = (staged(stages=(Adversary(l2(relative=True), solver=lbfgs(steps=n)),)) for n in (2, 40))
+    both, alone = best_of(attacks=(poor, good), judge=judge)(task, observations), good(task, observations)
+    assert torch.allclose(both.inputs, alone.inputs)
+
+
+def test_unknown_work_is_refused() -> None:
+    with pytest.raises(DomainError, match="work"):
+        standard(work="much")  # type: ignore[arg-type]
+    with pytest.raises(DomainError, match="stages must be adversaries"):
+        staged(stages=())

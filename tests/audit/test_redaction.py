@@ -1,0 +1,134 @@
+"""What a redacted run says: nothing of a fault but its kind, scores to two digits; and nothing that moves a cursor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from leakgauge.audit import audit
+from leakgauge.audit.cells import Cell
+from leakgauge.audit.work import Outcome, Work
+from leakgauge.cli import app
+from leakgauge.cli.terminal import printable
+from leakgauge.report import report
+from leakgauge.storage.redaction import coarse, discreet
+from leakgauge.study import Study
+from leakgauge.types import Progress
+
+SPEC = """
+leave_out = ["adaptive"]
+[task]
+model = "mlp(width=8, depth=1)"
+data = "fashion_mnist_sample"
+records = 8
+[defenses]
+none = "identity()"
+noisy = "gaussian(std=0.01)"
+[adversaries]
+linear = "analytic()"
+"""
+SECRET = "patient 4711 weighs 83.25"
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    (tmp_path / "spec.toml").write_text(SPEC)
+    return Study.load(tmp_path / "spec.toml")
+
+
+def floats(value: Any) -> Iterator[float]:
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from floats(inner)
+
+
+def texts(folder: Path) -> str:
+    return "".join(path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_fault_does_not_tell_a_record(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Work.run
+
+    def stumbling(work: Work, cell: Cell, progress: Progress | None = None) -> Outcome:
+        if "gaussian" in repr(cell.defense):
+            raise ValueError(SECRET)
+        return real(work, cell, progress)
+
+    monkeypatch.setattr(Work, "run", stumbling)
+    open_, closed, shared = tmp_path / "open", tmp_path / "closed", tmp_path / "shared"
+    audit(study, open_)
+    report(open_)
+    assert SECRET in (open_ / "junit.xml").read_text()
+    report(open_, redact=True, out=shared)
+    assert SECRET not in texts(shared)
+    assert "ValueError (message left out" in (shared / "junit.xml").read_text()
+    audit(study, closed, redact=True)
+    report(closed, redact=True)
+    assert SECRET not in texts(closed)
+    audit(study, open_, redact=True)  # a run that was not redacted before
+    report(open_, redact=True)
+    assert SECRET not in texts(open_)
+
+
+def test_redacted_scores_have_two_digits(study: Study, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    audit(study, run)
+    cells = {path: json.loads(path.read_text()) for path in run.glob("cells/*.json")}
+    precise = [x for cell in cells.values() for x in floats(cell["scores"])]
+    assert any(x != coarse(x) for x in precise)
+    audit(study, run, redact=True)
+    result = json.loads((run / "result.json").read_text())
+    for defense in result["checkpoints"][0]["defenses"]:
+        for key in ("records", "adversaries", "attack"):
+            assert all(x == coarse(x) for x in floats(defense[key]))
+    redacted = {path: json.loads(path.read_text()) for path in run.glob("cells/*.json")}
+    assert all(x == coarse(x) for cell in redacted.values() for x in floats({**cell, "params": None}))
+    fresh = tmp_path / "fresh"
+    audit(study, fresh, redact=True)
+    assert (fresh / "result.json").read_bytes() == (run / "result.json").read_bytes()
+    audit(study, run)  # coarse scores do not serve a run that is not redacted
+    assert {path: json.loads(path.read_text()) for path in run.glob("cells/*.json")} == cells
+
+
+def test_numbers_and_faults() -> None:
+    assert coarse({"a": [0.123456, 12.3456, 7, True], "b": "0.123456"}) == {"a": [0.12, 12.0, 7, True], "b": "0.123456"}
+    assert coarse([0.31, 0.32]) == [0.31, 0.32]
+    assert discreet("its worker process died twice (out of memory?)").startswith("its worker")
+    assert discreet(f"a worker process cannot load the study (ValueError: {SECRET})").startswith("a fault (")
+    once = discreet(f"ValueError: {SECRET}: {SECRET}")
+    assert discreet(once) == once == "ValueError (message left out by --redact)"
+
+
+def test_control_characters_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.toml"
+    spec.write_text(SPEC.replace("noisy =", '"\\u001b]0;evil\\u0007\\u009b2J" ='))
+    run = str(tmp_path / "run")
+    commands = (
+        ["audit", str(spec), "--out", run],
+        ["compare", run, run],
+        ["check", str(spec)],
+        ["preflight", str(spec)],
+        ["price", run],
+    )
+    for command in commands:
+        output = CliRunner().invoke(app, command).output
+        assert "evil" in output or command[0] != "audit"
+        assert not set("\x1b\x07\x9b") & set(output), command
+    for name in ("junit.xml", "report.html", "report.md"):
+        assert "\x1b" not in (Path(run) / name).read_text(), name
+    assert printable("a\x1b[2J\u202eb\tc\nd\u00a0e") == "a\ufffd[2J\ufffdb\tc\nd\u00a0e"
+
+
+def test_commands_print_through_one_function() -> None:
+    import leakgauge.cli
+
+    folder = Path(leakgauge.cli.__file__).parent
+    users = [path.name for path in folder.glob("*.py") if "typer.echo(" in path.read_text()]
+    assert users == ["terminal.py"]
