@@ -22,4 +22,4 @@ def train(model: nn.Module, inputs: Tensor, labels: Tensor, lr: float) -> float:
     loss = nn.functional.cross_entropy(model(inputs), labels)
     loss.backward()
     optimiser.step()
-    return float(loss)
+    return float(loss.detach())

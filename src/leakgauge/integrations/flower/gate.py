@@ -123,9 +123,9 @@ def _capture(both: Exchange, model: nn.Module) -> inspect.Capture:
 def _certified(task: Task, capture: inspect.Capture, batch: int) -> int:
     """How many records peeling certifies; 0 where it has no hold."""
     from leakgauge.attacks.recovering import obstacle, recover
-    from leakgauge.observation import Observation, Round
+    from leakgauge.inspect.readings import readings
 
     if obstacle(task) is not None:
         return 0
-    observation = Observation((Round(capture.gradient, task.params),), batch)
-    return len(recover(task, observation, methods="peeling"))
+    (reading,) = readings(task, capture, batch, None)  # the capture states its sign
+    return len(recover(task, reading.observation, methods="peeling"))
