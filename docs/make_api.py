@@ -30,7 +30,12 @@ CORE = {
     "observation": (
         "Observations",
         "What leaves a client, and all that an adversary gets.",
-        ("observe", "Observation", "Round"),
+        ("observe", "summed", "Observation", "Round"),
+    ),
+    "exposure": (
+        "Exposure",
+        "Which records of a client's own batch exact recovery would give away.",
+        ("exposure",),
     ),
     "reconstruction": ("Reconstruction", "What an attack returns.", ("Reconstruction",)),
     "audit": (
