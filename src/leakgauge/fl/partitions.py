@@ -163,5 +163,8 @@ def _sorted(labels: Tensor) -> Tensor:
     return labels.sort(stable=True).indices
 
 
-iid, shards, mcmahan, dirichlet = Iid, Shards, McMahan, Dirichlet
+iid = Iid
+shards = Shards
+mcmahan = McMahan
+dirichlet = Dirichlet
 __all__ = ["Dirichlet", "Iid", "McMahan", "Partition", "Shards", "dirichlet", "iid", "mcmahan", "shards"]
