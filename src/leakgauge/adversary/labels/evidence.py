@@ -54,7 +54,8 @@ def evidence(task: Task, layer: LastLayer, one: Round, batch: int) -> Evidence:
     else:
         entries, there = _gradient(task.recipe, layer, one, batch, layer.names[1])
         bias, sent = torch.where(there > 0, entries, torch.nan), entries
-    return Evidence(rows, direction, bias, _noise(weight, sent), rough, held, _hides_scale(task, one))
+    scaled = batch == 1 or _hides_scale(task, one)  # of one example the direction says all, whatever the scale
+    return Evidence(rows, direction, bias, _noise(weight, sent), rough, held, scaled)
 
 
 def momenta(recipe: Recipe) -> list[float]:
