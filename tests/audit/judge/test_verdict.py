@@ -213,7 +213,8 @@ def test_one_adversary_that_models_the_defense_is_enough() -> None:
 
     def both(one: Arms) -> Arms:
         scores = {arm: {"a": by["a"], "b": by["a"]} for arm, by in one.scores.items()}
-        return replace(one, scores=scores, cross={"a": one.cross["a"], "b": one.cross["a"]})
+        near = {"a": one.nearness["a"], "b": one.nearness["a"]}
+        return replace(one, scores=scores, cross={"a": one.cross["a"], "b": one.cross["a"]}, nearness=near)
 
     silent = both(arms())
     assert word(replace(silent, unmodelled={"a": "x"}), control=both(good)).word == "no evidence"
