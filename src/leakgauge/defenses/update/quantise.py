@@ -177,7 +177,7 @@ def _forgiving(share: float, dropped: float = 0.0) -> Sloped:
     def pieces(u: Tensor, o: Tensor, step: Tensor, below: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         away, width = u - o, step.clamp(min=torch.finfo(u.dtype).tiny ** 0.5)
         gap = ((away.abs() - below) / width).clamp(min=0)
-        zero = torch.where(o == 0, (1 - share) * dropped, 0.0)
+        zero = (1 - share) * dropped * (o == 0).to(gap)
         return away, gap, zero, share * torch.exp(-gap)
 
     def value(u: Tensor, o: Tensor, step: Tensor, below: Tensor) -> Tensor:
@@ -192,7 +192,7 @@ def _forgiving(share: float, dropped: float = 0.0) -> Sloped:
         mass = survives * (1 - gap).clamp(min=0) + zero + tail
         far = (gap >= 1) & (zero == 0)
         total = torch.where(far, math.log(share) - gap, torch.log(mass.clamp(min=torch.finfo(u.dtype).tiny))).sum()
-        steep = torch.where(far, 1.0, (torch.where(gap < 1, survives, 0.0) + tail) / torch.where(far, 1.0, mass))
+        steep = torch.where(far, 1.0, (survives * (gap < 1).to(gap) + tail) / torch.where(far, 1.0, mass))
         steep = torch.where(gap > 0, steep, 0.0)
         slope = steep.mul_(away.sign()).div_(step.clamp(min=torch.finfo(u.dtype).tiny ** 0.5))
         return total, slope, -1.0
