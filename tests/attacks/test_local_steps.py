@@ -64,6 +64,7 @@ def test_one_example_in_several_steps_is_read_off_a_linear_layer_exactly() -> No
     assert not adaptive().against(decayed).exact
 
 
+@pytest.mark.slow
 def test_more_rounds_tell_more() -> None:
     task, records = image_task().protect("gaussian(std=0.1)"), image_records(1)
     observations = lg.observe(task, records, seed=1, rounds=30)

@@ -63,6 +63,7 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counted
 
 
+@pytest.mark.slow
 def test_every_expression_is_parsed_once(spec: Path, texts: Counter[str], tmp_path: Path) -> None:
     study = Study.load(spec)
     assert texts == {
@@ -110,6 +111,7 @@ def test_cells_carry_values(spec: Path) -> None:
     assert attack.threat == study.threat
 
 
+@pytest.mark.slow
 def test_an_audit_leaves_the_threads_of_torch_alone(spec: Path, tmp_path: Path) -> None:
     inside: list[int] = []
     before = torch.get_num_threads()

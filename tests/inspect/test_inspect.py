@@ -66,7 +66,11 @@ def states(folder: Path, before: Files, after: Files, **facts: object) -> tuple[
     ("name", "attack"),
     [
         ("dlg_lenet", Adversary(scaled_l2(), solver=lbfgs(steps=120, target=1e-6))),
-        ("bayes_cnn", Adversary(cosine(), prior=1e-3 * tv(), solver=signed_adam(lr=0.1, steps=150))),
+        pytest.param(
+            "bayes_cnn",
+            Adversary(cosine(), prior=1e-3 * tv(), solver=signed_adam(lr=0.1, steps=150)),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_two_checkpoints_give_the_record_away(name: str, attack: Adversary, tmp_path: Path) -> None:
