@@ -41,8 +41,19 @@ def test_laws_of_matching_losses(text: str, batch: int) -> None:
     likelihood_laws(parse(text), batch=batch)
 
 
+SLOW = "gaussian(std=0.3) | quantise(levels=3) | prune(p=0.6)"
+"""A mass of intervals inside intervals: eleven seconds."""
+
+
 # without noise a rounding makes far candidates impossible: forgiving() is what has slopes there, in test_rounding.py
-@pytest.mark.parametrize(("chain", "grants"), [item for item in CHAINS.items() if not item[0].startswith("quantise")])
+@pytest.mark.parametrize(
+    ("chain", "grants"),
+    [
+        pytest.param(chain, grants, marks=[pytest.mark.slow] * (chain == SLOW))
+        for chain, grants in CHAINS.items()
+        if not chain.startswith("quantise")
+    ],
+)
 def test_laws_of_densities(chain: str, grants: tuple[str, ...]) -> None:
     for grant in dict.fromkeys([(), grants]):
         likelihood_laws(density(), protection=chain, grant=grant)

@@ -118,6 +118,7 @@ def test_a_part_with_release_alone_is_attacked(how: Any) -> None:
     ],
     ids=repr,
 )
+@pytest.mark.slow
 def test_chains_that_mix_them_with_our_own_parts_are_attacked(how: Any) -> None:
     assert min(image_score(how)) > 0.5
 

@@ -80,6 +80,7 @@ def test_every_expression_is_parsed_once(spec: Path, texts: Counter[str], tmp_pa
     assert not texts  # after the study nothing is text
 
 
+@pytest.mark.slow
 def test_a_task_is_built_once_per_defense_and_checkpoint(
     spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -169,7 +169,9 @@ FAULTS: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("order", "minibatch"))) for name in FAULTS]
+)
 def test_each_fault_is_named(fault: str) -> None:
     given, differs, said = FAULTS[fault]
     found = diagnosed(**given)
