@@ -8,10 +8,13 @@ from torch import Tensor
 from leakgauge.adversary.simulation.maps import at_seed, is_differentiable, slopes_of, straight_through
 from leakgauge.adversary.simulation.mechanism import Mechanism, flat, shaped
 from leakgauge.adversary.simulation.rearrangement import Rearrangement, Run, fitted, probed
+from leakgauge.adversary.simulation.residuals import dependence, differences, shared_directions
 from leakgauge.adversary.simulation.stand_ins import Dropped, Entries, Estimated, Rearranged, StandIn, Traced
 
 SEEDS = 32
 """Simulated releases of every known update, of a random part."""
+PAIRED = 16
+"""Further releases of every known update, which show what the entries of its noise share."""
 EXPLAINED = 0.5
 """The least share of what varies between releases that a slope must explain to stand for a map."""
 FLOOR = 1e-2
@@ -78,12 +81,27 @@ def _estimate(mechanism: Mechanism, mean: Entries, releases: Tensor, x: Tensor) 
             return "it multiplies the update by a random number of either sign"
         words = "simulated: a random positive scale, cancelled since directions alone are matched"
         return Traced(mechanism.part, how=mean, sentence=words)
-    variance = away.square().mean((0, 1))
     sizes = [mechanism.inputs[0][name].numel() for name in sorted(mechanism.inputs[0])]
     signal = torch.cat([one.square().mean().expand(one.shape[1]) for one in means.split(sizes, 1)])
-    variance = torch.maximum(variance, FLOOR**2 * signal).clamp(min=torch.finfo(torch.float32).tiny)
+    least = (FLOOR**2 * signal).clamp(min=torch.finfo(torch.float32).tiny)
+    spread = torch.maximum(away.square().mean((0, 1)), least).sqrt()
+    shared = releases.new_zeros(releases.shape[2], 0)
+    if releases.shape[1] > 1:
+        noise = differences(mechanism.releases(range(PAIRED), apart=SEEDS))
+        spread = torch.maximum(spread, noise.square().mean((0, 1)).sqrt())  # an entry that changes seldom is no outlier
+        noise = noise / spread
+        shared = shared_directions(noise.flatten(0, 1), sizes)
+        noise = noise - noise @ shared @ shared.T
+        fault = dependence(torch.where(noise.square().mean((0, 1)) > 1e-12, noise, 0.0), sizes)
+        if fault:
+            return fault
+    away = away - (away / spread) @ shared @ shared.T * spread
+    variance = torch.maximum(away.square().mean((0, 1)), least)
+    basis = torch.linalg.qr(shared * (spread / variance.sqrt()).unsqueeze(1))[0]
     words = f"simulated: mean and variance per entry from {releases.shape[0] * releases.shape[1]} releases"
-    return Estimated(mechanism.part, how=mean, variance=variance, sentence=f"{words} of known updates")
+    also = f", without the {shared.shape[1]} directions that its noise shares" if shared.shape[1] else ""
+    sentence = f"{words} of known updates{also}"
+    return Estimated(mechanism.part, how=mean, variance=variance, shared=basis, sentence=sentence)
 
 
 def _probed(mechanism: Mechanism, x: Tensor) -> tuple[Tensor, Tensor] | None:
