@@ -30,9 +30,9 @@ def _deterministic(mechanism: Mechanism) -> StandIn | str:
     part = mechanism.part
     if not mechanism.asks:
         inputs = [flat(one) for one in mechanism.inputs]
-        found = fitted(_run(mechanism, 0), [one.double() for one in inputs], _sizes(mechanism))
-        if found is not None:
-            return Rearranged(part, how=found, sentence="simulated: it only renames, scales or shifts entries")
+        rearrangement = fitted(_run(mechanism, 0), [one.double() for one in inputs], _sizes(mechanism))
+        if rearrangement is not None:
+            return Rearranged(part, how=rearrangement, sentence="simulated: it only renames, scales or shifts entries")
         how = at_seed(mechanism, 0)
         if is_differentiable(how, inputs):
             return Traced(part, how=how, sentence="simulated: deterministic, and differentiated as it is")
@@ -127,9 +127,9 @@ def _dropped(mechanism: Mechanism, releases: Tensor, x: Tensor) -> Rearrangement
         return None
     slopes, source = probes
     most = slopes.gather(0, slopes.abs().argmax(0, keepdim=True))[0]
-    found = Rearrangement(most, source, torch.zeros_like(most))
-    away = (releases - found(x).unsqueeze(1)).abs() * (releases != 0)
-    return found if float(away.max()) <= 1e-4 * float(releases.abs().max()) else None
+    survivors = Rearrangement(most, source, torch.zeros_like(most))
+    away = (releases - survivors(x).unsqueeze(1)).abs() * (releases != 0)
+    return survivors if float(away.max()) <= 1e-4 * float(releases.abs().max()) else None
 
 
 def _rearranged_mean(mechanism: Mechanism, releases: Tensor, x: Tensor) -> Entries | None:
@@ -140,9 +140,9 @@ def _rearranged_mean(mechanism: Mechanism, releases: Tensor, x: Tensor) -> Entri
     slopes, source = probes
     slope = _pooled(slopes, mechanism)
     offset, error = _offset(releases, slope * x[:, source])
-    found = Rearrangement(slope, source, offset)
-    gap = (releases.mean(1) - found(x)).square().mean(0)
-    return found if bool((gap <= 25 * (error.square() * len(x) + 1e-8 * x.square().mean())).all()) else None
+    mean = Rearrangement(slope, source, offset)
+    gap = (releases.mean(1) - mean(x)).square().mean(0)
+    return mean if bool((gap <= 25 * (error.square() * len(x) + 1e-8 * x.square().mean())).all()) else None
 
 
 def _pooled(slopes: Tensor, mechanism: Mechanism) -> Tensor:

@@ -26,8 +26,8 @@ def differences(releases: Tensor) -> Tensor:
 def shared_directions(noise: Tensor, sizes: Sequence[int]) -> Tensor:
     """``[P, r]``: orthonormal directions of single tensors in which whitened noise ``[K, P]`` is largest; r may be 0.
 
-    The eigenvalues of P independent entries stay below ``(√P + √K)²`` (Marchenko and Pastur); those three times as large
-    are shared. As many as half the draws are not a few directions, and none is returned.
+    The eigenvalues of P independent entries stay below ``(√P + √K)²`` (Marchenko and Pastur); those three times as
+    large are shared. As many as half the draws are not a few directions, and none is returned.
     """
     return torch.block_diag(*(_directions(one) for one in noise.split(list(sizes), 1)))
 
