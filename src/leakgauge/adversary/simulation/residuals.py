@@ -29,7 +29,8 @@ def shared_directions(noise: Tensor, sizes: Sequence[int]) -> Tensor:
     The eigenvalues of P independent entries stay below ``(√P + √K)²`` (Marchenko and Pastur); those three times as
     large are shared. As many as half the draws are not a few directions, and none is returned.
     """
-    return torch.block_diag(*(_directions(one) for one in noise.split(list(sizes), 1)))
+    blocks: Tensor = torch.block_diag(*(_directions(one) for one in noise.split(list(sizes), 1)))
+    return blocks
 
 
 def _directions(noise: Tensor) -> Tensor:
@@ -37,7 +38,8 @@ def _directions(noise: Tensor) -> Tensor:
     values, vectors = torch.linalg.eigh(noise @ noise.T)
     large = values > EXCESS * (entries**0.5 + draws**0.5) ** 2
     few = int(large.sum()) <= min(draws, entries) // 2
-    return torch.linalg.qr(noise.T @ vectors[:, large if few else large & False])[0]
+    basis: Tensor = torch.linalg.qr(noise.T @ vectors[:, large if few else large & False])[0]
+    return basis
 
 
 def dependence(noise: Tensor, sizes: Sequence[int]) -> str:
