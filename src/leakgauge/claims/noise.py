@@ -1,7 +1,7 @@
 """Was the claimed noise really added? A test of captured updates that no training can excuse.
 
-What is sent is ``u + z`` with an unknown u and noise ``z ~ N(0, s²)``, so ``‖u + z‖²/s²`` follows a noncentral χ², which
-lies above the central one for every u. An update that is too short for χ² refutes the claim, and bounds the noise that
+What is sent is ``u + z`` with an unknown u and noise ``z ~ N(0, s²)``, so ``‖u + z‖²/s²`` is noncentral χ², which lies
+above the central one for every u. An update that is too short for χ² refutes the claim, and bounds the noise that
 can have been added from above; a long one refutes nothing. The difference of two updates must hold noise of ``√2 s``
 unless the noise repeats.
 """

@@ -1,4 +1,4 @@
-"""Privacy settings of other packages as parts, so that an expression can name one: ``LocalDpMod(clipping_norm=1.0, …)``.
+"""Privacy settings of other packages as parts, so that an expression can name one: ``LocalDpMod(epsilon=1.0, …)``.
 
 A setting has the names and the order of arguments of the object that it describes, and computes nothing by itself. A
 value that cannot be read off a program without running it is None.

@@ -282,4 +282,4 @@ def _rounds(program: Program, calls: Iterable[tuple[Module, ast.Call, str]]) -> 
 def setting_named(name: str) -> type[Setting] | None:
     """The setting of one name."""
     maker: Any = REGISTRY[KIND].get(name)
-    return maker
+    return maker if isinstance(maker, type) and issubclass(maker, Setting) else None

@@ -47,10 +47,10 @@ def claims(
       leakgauge claims my_nvflare_job/ --epsilon 2 --delta 1e-5
       leakgauge claims my_flower_app/ --capture captures/
 
-    A folder is read, not run: Python by its syntax tree, jobs by their JSON. Faults of a package (flwr, nvflare, opacus)
-    are looked for in the installed one by small experiments, so that a release which mends one passes; where it is not
-    installed the finding says so. `leakgauge list setting` shows the settings that are known. With package.module:object
-    and --own-code the object itself is read.
+    A folder is read, not run: Python by its syntax tree, jobs by their JSON. Faults of a package (flwr, nvflare,
+    opacus) are looked for in the installed one by small experiments, so that a release which mends one passes; where it
+    is not installed the finding says so. `leakgauge list setting` shows the settings that are known. With
+    package.module:object and --own-code the object itself is read.
 
     Exits with 3 if a claim does not hold.
     """

@@ -82,10 +82,10 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "setting": {
         "LocalDpMod": ("LocalDpMod(clipping_norm=1.0, sensitivity=2.0, epsilon=0.9, delta=1e-05)",),
         "DifferentialPrivacyServerSideFixedClipping": (
-            "DifferentialPrivacyServerSideFixedClipping(noise_multiplier=1.0, num_sampled_clients=10, clipping_norm=1.0)",
+            "DifferentialPrivacyServerSideFixedClipping(noise_multiplier=1.0, num_sampled_clients=9, clipping_norm=1)",
         ),
         "DifferentialPrivacyClientSideFixedClipping": (
-            "DifferentialPrivacyClientSideFixedClipping(noise_multiplier=1.0, num_sampled_clients=10, clipping_norm=1.0)",
+            "DifferentialPrivacyClientSideFixedClipping(noise_multiplier=1.0, num_sampled_clients=9, clipping_norm=1)",
         ),
         "DifferentialPrivacyServerSideAdaptiveClipping": (
             "DifferentialPrivacyServerSideAdaptiveClipping(noise_multiplier=1.0, num_sampled_clients=10)",

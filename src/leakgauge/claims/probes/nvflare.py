@@ -10,7 +10,7 @@ from leakgauge.claims.probes import Numbers, probe
 
 ENTRIES = 20_000
 TOLERANCE = 6 / np.sqrt(ENTRIES / 4)
-"""Six standard errors of the mean absolute value of Laplace noise, of which at least a quarter of the entries is sent."""
+"""Six standard errors of the mean absolute value of Laplace noise, if a quarter of the entries is sent."""
 
 
 def _filtered(used: Any, data: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from leakgauge.claims.probes import Numbers, probe
-from leakgauge.claims.probes.flower_messages import answering, context, message
+from leakgauge.claims.probes.flower_messages import context, message
 
 KEYS = 400
 RANGE = 1 << 32
@@ -29,10 +29,7 @@ def mask_bits() -> tuple[bool, Numbers]:
     own, _ = generate_key_pairs()
     keys = [generate_shared_key(own, generate_key_pairs()[1]) for _ in range(KEYS)]
     masks = [pseudo_rand_gen(key, RANGE, [(8,)])[0] for key in keys[:20]]
-    guesses = [
-        np.random.RandomState(_folded(key)).randint(0, RANGE - 1, (8,), dtype=np.int64)  # noqa: NPY002
-        for key in keys[:20]
-    ]
+    guesses = [np.random.RandomState(_folded(key)).randint(0, RANGE - 1, (8,), dtype=np.int64) for key in keys[:20]]
     if not all(np.array_equal(mask, guess) for mask, guess in zip(masks, guesses, strict=True)):
         return False, {}
     varying = reduce(lambda a, b: a | b, (_folded(key) ^ _folded(keys[0]) for key in keys))
@@ -49,8 +46,7 @@ def counts_in_clear() -> tuple[bool, Numbers]:
     weights = {"0": np.zeros(4)}
 
     def send(node: int, **configs: Any) -> Any:
-        fit = {"fitins.config": {}}
-        msg = message(None, node=node, configs={RECORD_KEY_CONFIGS: configs, **fit})
+        msg = message(None, node=node, configs={RECORD_KEY_CONFIGS: configs, "fitins.config": {}})
         return secaggplus_mod(msg, contexts[node], _old_client(weights))
 
     def stated_by(answer: Any) -> dict[str, Any]:

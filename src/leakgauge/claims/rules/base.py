@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from leakgauge.claims.facts import Asked, Facts, Placed
-from leakgauge.claims.findings import Finding
+from leakgauge.claims.findings import Finding, Level
 from leakgauge.claims.probes import Outcome
 from leakgauge.claims.settings import Setting
 
@@ -70,6 +70,6 @@ def judged(rule: str, outcome: Outcome, what: str, remedy: str = "", *, places: 
         return Finding(rule, "not probed", what, remedy, where=places[0] if places else "", probe=outcome.note)
     if not outcome.faulty:
         return Finding(rule, "holds", f"{rule}: not so in the installed version", probe=outcome.note)
-    level = "broken" if places else "caution"
+    level: Level = "broken" if places else "caution"
     where = places[0] if places else ""
     return Finding(rule, level, what, remedy, dict(outcome.numbers), where, outcome.note)

@@ -54,8 +54,8 @@ def sensitivity(case: Case) -> Iterator[Finding]:
         yield Finding(
             "sensitivity",
             "broken",
-            f"sensitivity {stated:g} is not the clipping norm {norm:g}: noise of standard deviation {short(std)} on updates "
-            f"that move by up to {norm:g} is μ = {short(real.mu())}, that is ε = {short(real.epsilon(delta))} at "
+            f"sensitivity {stated:g} is not the clipping norm {norm:g}: noise of standard deviation {short(std)} on "
+            f"updates that move by up to {norm:g} is μ = {short(real.mu())}, that is ε = {short(real.epsilon(delta))} at "
             f"δ = {delta:g}; claimed is ε = {epsilon:g}, which needs μ ≤ {short(claimed)}",
             f"say sensitivity={norm:g}; the claim needs a standard deviation of {short(norm / claimed)}",
             numbers,
@@ -83,9 +83,9 @@ def formula(case: Case) -> Iterator[Finding]:
         yield Finding(
             "formula",
             "broken",
-            f"the classical Gaussian formula is proved for ε < 1: at ε = {epsilon:g} its noise gives δ = {short(real)}, "
-            f"claimed is δ = {delta:g} (at that δ it is ε = {short(release.epsilon(delta))}), even for updates that move "
-            f"by no more than the stated sensitivity",
+            f"the classical Gaussian formula is proved for ε < 1: at ε = {epsilon:g} its noise gives "
+            f"δ = {short(real)}, claimed is δ = {delta:g} (at that δ it is ε = {short(release.epsilon(delta))}), even for "
+            f"updates that move by no more than the stated sensitivity",
             f"say epsilon={_safe_epsilon(epsilon, delta):.4g}, whose noise gives ε = {epsilon:g} exactly",
             numbers,
             probe=probed,
@@ -101,7 +101,7 @@ def _safe_epsilon(epsilon: float, delta: float) -> float:
 
 @rule(LocalDpMod)
 def neighbours(case: Case) -> Iterator[Finding]:
-    """Two clipped updates are up to 2C apart; noise for C hides whether a client took part, not which update it sent."""
+    """Two clipped updates are up to 2C apart; noise for C hides whether a client took part, not what it sent."""
     setting = case.placed.setting
     assert isinstance(setting, LocalDpMod)
     if (values := _numbers(setting)) is None or not values[0] <= values[1] < 2 * values[0]:
@@ -198,8 +198,8 @@ def _generator(case: Case) -> Iterator[Finding]:
     yield judged(
         "generator",
         outcome,
-        "noise comes from numpy's global generator: with the same seed two clients send the same noise, and whoever knows "
-        "the seed subtracts it",
+        "noise comes from numpy's global generator: with the same seed two clients send the same noise, and whoever "
+        "knows the seed subtracts it",
         "do not seed numpy where updates are protected",
         places=case.facts.numpy_seeds,
     )
@@ -272,7 +272,7 @@ def scalars_at_server(case: Case) -> Iterator[Finding]:
     yield judged(
         "scalars",
         outcome,
-        f"0-d parameters are not clipped: one client whose scalar moved by 50 under a clipping norm of 1 moves the mean{by}",
+        f"0-d parameters are not clipped: a client's scalar that moved by 50 under a clipping norm of 1 moves the mean{by}",
         "give every parameter a dimension, and leave counters out of what is sent",
         places=case.facts.scalars,
     )
@@ -297,8 +297,8 @@ def adaptive_direction(case: Case) -> Iterator[Finding]:
     yield judged(
         "adaptive clipping",
         outcome,
-        f"the clipping norm moves away from the norms of the updates (median 1){ends}; it ends in no learning, or in noise "
-        "without a limit",
+        f"the clipping norm moves away from the norms of the updates (median 1){ends}; it ends in no learning, or in "
+        "noise without a limit",
         "use fixed clipping",
         places=(case.placed.where,),
     )
@@ -326,8 +326,8 @@ def masks(case: Case) -> Iterator[Finding]:
     yield judged(
         "mask seeds",
         outcome,
-        f"{bits:.0f} bits decide a pairwise mask: all {2**bits:,.0f} seeds can be tried on one core, and the server reads "
-        "single updates",
+        f"{bits:.0f} bits decide a pairwise mask: all {2**bits:,.0f} seeds can be tried on one core, and the server "
+        "reads single updates",
         "count on no secrecy against the server; use leakgauge.fl.SecureSums or another implementation",
         places=(case.placed.where,),
     )

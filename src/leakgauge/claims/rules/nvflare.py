@@ -36,8 +36,8 @@ def raw(case: Case) -> Iterator[Finding]:
     yield Finding(
         "no noise",
         "caution",
-        "it adds no noise: there is no ε, and no bound; what is sent is cut off at ±gamma, full weights (the default of "
-        "recipes) as well",
+        "it adds no noise: there is no ε, and no bound; what is sent is cut off at ±gamma, full weights (the default "
+        "of recipes) as well",
         "claim no differential privacy; add noise with Defend('clip(norm=…) | gaussian(std=…)')",
     )
 
@@ -78,7 +78,7 @@ def released(case: Case) -> Iterator[Finding]:
         yield Finding("release", "holds", text, "", numbers, probe=note)
         return
     what = (
-        f"epsilon={choosing:g} pays for choosing entries only; every value sent costs ε = {short(each)} more: {text}{over}"
+        f"epsilon={choosing:g} pays for choosing entries only; a value sent costs ε = {short(each)} more: {text}{over}"
         if each is not None
         else f"{text}{over}, claimed is ε = {target:g}"
     )

@@ -50,8 +50,8 @@ def sampling(case: Case) -> Iterator[Finding]:
     outcome = probes.sampling_counted()
     real = Release(1.0, 1.0).epsilon(DELTA)
     figure = (
-        f" (noise multiplier 1, one epoch in batches of a tenth: it says ε = {short(outcome.numbers['epsilon'])}; what is "
-        f"proven without sampling is ε = {short(real)} at δ = {DELTA:g})"
+        f" (noise multiplier 1, one epoch in batches of a tenth: it says ε = {short(outcome.numbers['epsilon'])}; what "
+        f"is proven without sampling is ε = {short(real)} at δ = {DELTA:g})"
         if outcome.numbers
         else ""
     )
@@ -84,8 +84,8 @@ def composition(case: Case) -> Iterator[Finding]:
     total, target = one.epsilon(delta, rounds), case.asked.epsilon if case.asked.epsilon is not None else stated
     numbers = {"epsilon": total, "rounds": float(rounds), "sum": rounds * stated}
     what = (
-        f"every round builds a new engine, which knows nothing of the others: {rounds} rounds at ε = {short(stated)} spend "
-        f"about ε = {short(total)} at δ = {delta:g} (as Gaussian releases; at most {short(rounds * stated)} at "
+        f"every round builds a new engine, which knows nothing of the others: {rounds} rounds at ε = {short(stated)} "
+        f"spend about ε = {short(total)} at δ = {delta:g} (as Gaussian releases; at most {short(rounds * stated)} at "
         f"δ = {rounds * delta:g})"
     )
     if total > target * (1 + 1e-9):
