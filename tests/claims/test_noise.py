@@ -9,7 +9,7 @@ import pytest
 
 from leakgauge.claims import Asked, Claims, examine_expression
 from leakgauge.errors import LeakgaugeError
-from leakgauge.integrations.flower.files import Files, run_folder
+from leakgauge.integrations.files import Files, run_folder
 
 TEXT = "Defend(protection='clip(norm=1.0) | gaussian(std=0.5)')"
 SHAPES = {"weight": (20, 10), "bias": (20,), "scale": ()}
