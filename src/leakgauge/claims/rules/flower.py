@@ -55,8 +55,8 @@ def sensitivity(case: Case) -> Iterator[Finding]:
             "sensitivity",
             "broken",
             f"sensitivity {stated:g} is not the clipping norm {norm:g}: noise of standard deviation {short(std)} on "
-            f"updates that move by up to {norm:g} is μ = {short(real.mu())}, that is ε = {short(real.epsilon(delta))} at "
-            f"δ = {delta:g}; claimed is ε = {epsilon:g}, which needs μ ≤ {short(claimed)}",
+            f"updates that move by up to {norm:g} is μ = {short(real.mu())}, that is ε = {short(real.epsilon(delta))} "
+            f"at δ = {delta:g}; claimed is ε = {epsilon:g}, which needs μ ≤ {short(claimed)}",
             f"say sensitivity={norm:g}; the claim needs a standard deviation of {short(norm / claimed)}",
             numbers,
             probe=probed,
@@ -84,8 +84,8 @@ def formula(case: Case) -> Iterator[Finding]:
             "formula",
             "broken",
             f"the classical Gaussian formula is proved for ε < 1: at ε = {epsilon:g} its noise gives "
-            f"δ = {short(real)}, claimed is δ = {delta:g} (at that δ it is ε = {short(release.epsilon(delta))}), even for "
-            f"updates that move by no more than the stated sensitivity",
+            f"δ = {short(real)}, claimed is δ = {delta:g} (at that δ it is ε = {short(release.epsilon(delta))}), even "
+            f"for updates that move by no more than the stated sensitivity",
             f"say epsilon={_safe_epsilon(epsilon, delta):.4g}, whose noise gives ε = {epsilon:g} exactly",
             numbers,
             probe=probed,
@@ -272,7 +272,7 @@ def scalars_at_server(case: Case) -> Iterator[Finding]:
     yield judged(
         "scalars",
         outcome,
-        f"0-d parameters are not clipped: a client's scalar that moved by 50 under a clipping norm of 1 moves the mean{by}",
+        f"0-d parameters are not clipped: a scalar that moved by 50 under a clipping norm of 1 moves the mean{by}",
         "give every parameter a dimension, and leave counters out of what is sent",
         places=case.facts.scalars,
     )
