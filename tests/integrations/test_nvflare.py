@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,13 +12,12 @@ import pytest
 import torch
 from torch import nn
 
+from evidence.checks.claims import job
 from leakgauge.errors import DomainError, MissingExtraError
 from leakgauge.inspect import folder_of, inspect
 from leakgauge.storage.states import read_state
 from leakgauge.types import Domain, Records
 
-ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "examples" / "nvflare"
 DOMAIN = Domain("image", (1, 6, 6), 4)
 
 
@@ -189,26 +186,10 @@ def test_without_nvflare_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         __import__("leakgauge.integrations.nvflare")
 
 
-def simulated(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [
-        sys.executable,
-        str(EXAMPLE / "job.py"),
-        str(folder / "captures"),
-        "--work",
-        str(folder / "work"),
-        *arguments,
-    ]
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=400, cwd=EXAMPLE, check=False
-    )
-
-
 @pytest.mark.slow
 def test_the_simulator_runs_the_example_and_its_records_come_back(tmp_path: Path) -> None:
     filters()
-    run = simulated(tmp_path)
+    run = job(tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     files = [read_state(p) for p in (tmp_path / "captures").rglob("*client*.safetensors")]
     assert {state.fact("client") for state in files} == {"site-1", "site-2"}
@@ -217,7 +198,7 @@ def test_the_simulator_runs_the_example_and_its_records_come_back(tmp_path: Path
 @pytest.mark.slow
 def test_a_withheld_result_is_not_sent(tmp_path: Path) -> None:
     filters()
-    run = simulated(tmp_path, "--gate")
+    run = job(tmp_path, "--gate")
     text = run.stdout + run.stderr
     assert run.returncode != 0  # every client must answer, and none does
     assert "TASK_RESULT_FILTER_ERROR" in text
