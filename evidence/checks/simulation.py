@@ -19,8 +19,12 @@ from leakgauge.types import Records
 
 ROOT = Path(__file__).parents[2]
 ROUNDS, SEED = 3, 11
-NAMESPACE = ("unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$0" "$@"')
-"""A network with nothing but loopback: Ray listens on all interfaces."""
+NAMESPACE = (
+    "unshare", "-rn", "--pid", "--fork", "--kill-child", "--mount-proc",
+    "sh", "-c", 'ip link set lo up && "$0" "$@"',
+)  # fmt: skip
+"""A network with nothing but loopback, since Ray listens on all interfaces; and when the command ends, all that it
+started ends with it."""
 
 
 def federation(scheme: str) -> tuple[Task, list[Records], Federation]:
