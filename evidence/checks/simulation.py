@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 import torch
@@ -86,4 +87,9 @@ def flower_simulation() -> Measurement:
 
 
 if __name__ == "__main__":
-    print("gap", *gap(sys.argv[1]), flush=True)
+    try:
+        print("gap", *gap(sys.argv[1]), flush=True)
+    except Exception:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)  # after a failed start threads of Flower's wait for ever
