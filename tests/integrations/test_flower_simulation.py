@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from evidence.checks.simulation import SEED, federation, isolated, simulated
+from evidence.checks.simulation import SEED, BusyError, federation, isolated, simulated
 from leakgauge.errors import DomainError, MissingExtraError
 from leakgauge.fl import Federation, InProcess, Totals, federate
 from leakgauge.fl.federate import Run
@@ -24,7 +24,10 @@ def test_flowers_simulation_gives_the_same_weights(scheme: str) -> None:
         pytest.skip("needs flwr[simulation]")
     if not isolated():
         pytest.skip("needs a network namespace (unshare -rn): Ray listens on all interfaces")
-    off, moved = simulated(scheme)
+    try:
+        off, moved = simulated(scheme)
+    except BusyError as busy:
+        pytest.skip(str(busy))
     assert off <= 1e-5
     assert moved > 1e-2
 
