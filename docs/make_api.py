@@ -68,6 +68,11 @@ PARTS = {
         "How a client protects itself, and what composes the four stages.",
         ("defense",),
     ),
+    "settings": (
+        "Privacy settings",
+        "Settings of other packages that `leakgauge claims` [examines](../how-to/check-privacy-claims.md).",
+        ("setting",),
+    ),
 }
 """Pages of registered parts, by kind."""
 
@@ -84,6 +89,7 @@ ROOMS = {
     "data": ("Data", "Data sets, files and folders of records. [How to](../how-to/get-data.md)."),
     "training": ("Training", "Central training with checkpoints, accuracy and what a defense costs."),
     "fl": ("Federated training", "Rounds of clients, engines that run them, and sums that tell nobody's own values."),
+    "claims": ("Claims", "Privacy settings of other packages, examined. [How to](../how-to/check-privacy-claims.md)."),
 }
 """Pages of everything a package exports."""
 

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from leakgauge.cli import (
     audit,
     bound,
+    claims,
     compare,
     data,
     doctor,
@@ -108,6 +109,7 @@ app.command("doctor")(doctor.doctor)
 app.command("preflight")(preflight.preflight)
 app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
+app.command("claims")(claims.claims)
 app.command("compare")(compare.compare)
 app.command("price")(price.price)
 app.command("train")(train.train)
