@@ -10,14 +10,23 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from leakgauge import batch_norm
 from leakgauge.task import Task
 from leakgauge.types import Candidate, Seen, Tree
 
 
-def seen_of(task: Task, params: Tree, buffers: Tree, candidate: Candidate) -> Seen:
-    """Features ``[N, B, …]`` of every layer, and mean and variance ``[N, C]`` of what each batch norm gets."""
+def seen_of(
+    task: Task, params: Tree, buffers: Tree, candidate: Candidate, *, believed: Tree | None = None, fixed: bool = False
+) -> Seen:
+    """Features ``[N, B, …]`` of every layer, and mean and variance ``[N, C]`` of what each batch norm gets.
+
+    ``believed`` are the statistics ``[N, steps, C]`` that the adversary takes for those of the batch; of several steps,
+    joined. With ``fixed`` the norms use those of the first step in this pass, as the adversary's client does.
+    """
     layers = {name: module for name, module in task.working.named_modules() if name and not list(module.children())}
     drawn = dict(task.drawn(candidate.nuisances).buffers)
+    if fixed and believed is not None:
+        drawn |= {name: value[:, 0] for name, value in believed.items()}
 
     def one(inputs: Tensor, own: dict[str, Tensor]) -> dict[str, Tensor]:
         features: dict[str, Tensor] = {}
@@ -36,11 +45,8 @@ def seen_of(task: Task, params: Tree, buffers: Tree, candidate: Candidate) -> Se
         return features
 
     features: dict[str, Tensor] = vmap(one)(candidate.inputs, drawn)
-    norms = [name for name, module in layers.items() if isinstance(module, _BatchNorm) and name in features]
-    return Seen(features, {name: _moments(features[name]) for name in norms})
-
-
-def _moments(inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and (biased) variance per channel of ``[N, B, C, …]``."""
-    places = [1, *range(3, inputs.dim())]
-    return inputs.mean(places), inputs.var(places, correction=0)
+    norms = {name: m for name, m in layers.items() if isinstance(m, _BatchNorm) and name in features}
+    statistics = {name: batch_norm.moments(features[name], 1) for name in norms}
+    if believed is not None:
+        return Seen(features, statistics, batch_norm.pooled(believed, 1))
+    return Seen(features, statistics, batch_norm.expected_in_eval(norms, features))

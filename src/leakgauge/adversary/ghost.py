@@ -122,6 +122,9 @@ def unsupported(task: Task) -> str | None:
         return "weight changes after local training have no layer factors"
     if task.recipe.clients > 1:
         return "the mean over several clients is not that of one batch"
+    for name, module in task.working.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and _uses_batch(module):
+            return f"layer {name!r} normalises over the batch, which couples its examples"
     owners: dict[int, str] = {}
     for name, module in _trained(task.working):
         if _RULES.get(type(module)) is None:
@@ -135,9 +138,6 @@ def unsupported(task: Task) -> str | None:
             if id(parameter) in owners:
                 return f"layers {owners[id(parameter)]!r} and {name!r} share a parameter"
             owners[id(parameter)] = name
-    for name, module in task.working.named_modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and _uses_batch(module):
-            return f"layer {name!r} normalises over the batch, which couples its examples"
     return None
 
 
