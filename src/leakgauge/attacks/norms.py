@@ -43,7 +43,7 @@ def knows_statistics(observations: Sequence[Observation]) -> bool:
 def has_statistics(task: Task, *, known: bool) -> bool:
     """Whether the model has batch norms, and their statistics something to be compared with.
 
-    In train mode those of the private batch, granted or leaked, or running ones of every layer; in eval mode the latter.
+    In train mode those of the private batch, granted or leaked, or running ones of every layer; in eval mode these.
     """
     if BATCH_STATISTICS in task.nuisances:
         return known or are_leaked(task) or have_running(task)
