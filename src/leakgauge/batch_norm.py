@@ -25,8 +25,10 @@ class Measuring(_BatchNorm):
     """``x ↦ w·(x − m)/√(v + ε) + b`` with m and v of the batch, or those that the buffers ``mean``, ``variance`` hold.
 
     Scale and shift are applied apart from the normalisation: vmap takes the statistics inside torch's gradient of a
-    norm's weight for constants, which is wrong once that gradient is differentiated. ``running`` and ``tracked`` are
-    what the user's layer held when the copy was made. A layer that is called twice in a pass counts by its last call.
+    norm's weight for constants, which is wrong once that gradient is differentiated. With ``problems = N`` the rows are
+    N batches one after another, each normalised by itself, or by its row of statistics ``[N, C]``; ``last`` then holds
+    what was measured. ``running`` and ``tracked`` are what the user's layer held when it was copied. A layer that is
+    called twice in a pass counts by its last call.
     """
 
     mean: Tensor | None
@@ -39,23 +41,51 @@ class Measuring(_BatchNorm):
         self.running = None if held[0] is None or held[1] is None else (held[0], held[1])
         self.tracked = 0 if layer.num_batches_tracked is None else int(layer.num_batches_tracked)
         self.positions = 1
+        self.problems: int | None = None
+        self.last: tuple[Tensor, Tensor] | None = None
         self.register_buffer(MEAN, None, persistent=False)
         self.register_buffer(VARIANCE, None, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        return self.scaled(self.normalised(x))
+
+    def normalised(self, x: Tensor) -> Tensor:
+        """``(x − m)/√(v + ε)``."""
         self.positions = x[0, 0].numel()
-        places = (-1, *[1] * (x.dim() - 2))
-        if self.mean is None or self.variance is None:
-            normalised = nn.functional.batch_norm(x, None, None, training=True, eps=self.eps)
-        else:
-            normalised = (x - self.mean.view(places)) * (self.variance.view(places) + self.eps).rsqrt()
+        fixed = self.mean is not None and self.variance is not None
+        if self.problems is not None:
+            return self._within(x.unflatten(0, (self.problems, -1)), fixed=fixed).flatten(0, 1)
+        if not fixed:
+            return nn.functional.batch_norm(x, None, None, training=True, eps=self.eps)
+        assert self.mean is not None
+        assert self.variance is not None
+        return (x - along(self.mean, x, 1)) * (along(self.variance, x, 1) + self.eps).rsqrt()
+
+    def _within(self, x: Tensor, *, fixed: bool) -> Tensor:
+        """Batches ``[N, B, C, …]``, each by itself."""
+        places = [1, *range(3, x.dim())]
+        mean = x.mean(places, keepdim=True)
+        variance = (x - mean).square().mean(places, keepdim=True)
+        self.last = mean.flatten(1), variance.flatten(1)
+        if fixed:
+            assert self.mean is not None
+            assert self.variance is not None
+            mean, variance = along(self.mean.unsqueeze(1), x, 2), along(self.variance.unsqueeze(1), x, 2)
+        return (x - mean) * (variance + self.eps).rsqrt()
+
+    def scaled(self, normalised: Tensor) -> Tensor:
         if self.weight is None:
             return normalised
-        return normalised * self.weight.view(places) + self.bias.view(places)
+        return normalised * along(self.weight, normalised, 1) + along(self.bias, normalised, 1)
 
     def rate(self, step: int) -> float:
         """How far one batch moves the running statistics; without a momentum they are a plain average."""
         return 1 / (self.tracked + step + 1) if self.momentum is None else self.momentum
+
+
+def along(values: Tensor, x: Tensor, axis: int) -> Tensor:
+    """Numbers per channel ``[…, C]``, shaped to meet x, whose channels are its axis ``axis``."""
+    return values.reshape(*values.shape, *[1] * (x.dim() - axis - 1))
 
 
 def measuring(model: nn.Module) -> nn.Module:

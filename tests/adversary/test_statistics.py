@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import leakgauge as lg
 from leakgauge.adversary import Adversary, adam, cosine, l2
 from leakgauge.adversary.features import seen_of
+from leakgauge.adversary.ghost import Ghost
 from leakgauge.adversary.paths import Loop, Vmap
 from leakgauge.adversary.statistics import believed
 from leakgauge.attacks import adaptive, grad_inversion
@@ -53,7 +54,7 @@ def test_the_batched_path_equals_a_loop_over_problems(norms: str) -> None:
         return value.detach(), torch.autograd.grad(value, inputs)[0][n]
 
     plain = [alone(n) for n in range(3)]
-    for path in (Vmap, Loop):
+    for path in (Ghost.of, Vmap, Loop):
         value, gradient = slope(path(task, task.params, task.buffers))
         for n, (wanted, wanted_slope) in enumerate(plain):
             # the claim is 1e-5; in float64 rounding stays far below it
@@ -76,6 +77,28 @@ def test_statistics_of_a_candidate_are_expected_where_they_are_known() -> None:
         values[name] = float(batch_norm()(candidate))
     assert abs(values["granted"]) < 1e-12 < -values["hidden"]
     assert values["hidden"] < -0.1
+
+
+@pytest.mark.parametrize("name", ["measured", "fixed"])
+def test_what_the_ghost_path_notes_is_what_a_pass_of_its_own_shows(name: str) -> None:
+    """The prior, and its slope, do not depend on whether the statistics were noted in the pass that was made anyway."""
+    task, some = task_of(), records(10)
+    observations = lg.observe(task, some, threat=GRANTED)
+    one, other = (four(name)(task, observations, path=path) for path in ("ghost", "vmap"))  # type: ignore[arg-type]
+    assert (one.path, other.path) == ("ghost", "vmap")
+    torch.testing.assert_close(one.log_posterior, other.log_posterior, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(one.inputs, other.inputs, rtol=1e-7, atol=1e-9)
+    path = Ghost.of(task, task.params, task.buffers)
+    inputs = torch.stack([records(5, 7).inputs, records(5, 8).inputs]).requires_grad_()
+    path.updates(Candidate(inputs, torch.stack([some.labels[:5]] * 2)), Sharing((1, 1)))
+    assert path.statistics(inputs.detach()) is None  # of other inputs it says nothing
+    path.updates(Candidate(inputs, torch.stack([some.labels[:5]] * 2)), Sharing((1, 1)))
+    noted = path.statistics(inputs)
+    assert noted is not None
+    seen = seen_of(task, task.params, task.buffers, Candidate(inputs, some.labels.view(2, 5)))
+    for layer, moments in seen.statistics.items():
+        for ours, theirs in zip(noted[layer], moments, strict=True):
+            torch.testing.assert_close(ours, theirs)
 
 
 def test_in_eval_mode_the_prior_compares_with_running_statistics() -> None:

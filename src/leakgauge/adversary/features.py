@@ -6,6 +6,9 @@ so that a norm in train mode reduces within a problem, never over its neighbours
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -50,3 +53,28 @@ def seen_of(
     if believed is not None:
         return Seen(features, statistics, batch_norm.pooled(believed, 1))
     return Seen(features, statistics, batch_norm.expected_in_eval(norms, features))
+
+
+def noted_by(statistics: Mapping[str, tuple[Tensor, Tensor]], believed: Tree, features: Callable[[], Tree]) -> Seen:
+    """The same from a pass that was made anyway, whose norms noted what they measured; features only if asked for."""
+    return Seen(_Later(features), statistics, batch_norm.pooled(believed, 1))
+
+
+class _Later(Mapping[str, Tensor]):
+    """Named tensors that are computed when the first of them is asked for."""
+
+    def __init__(self, compute: Callable[[], Tree]) -> None:
+        self._compute = compute
+
+    @cached_property
+    def _tree(self) -> Tree:
+        return self._compute()
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tree[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tree)
+
+    def __len__(self) -> int:
+        return len(self._tree)

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from leakgauge.adversary.adversary import MEMORY, Adversary, Reconstruction
-from leakgauge.adversary.features import seen_of
+from leakgauge.adversary.features import noted_by, seen_of
+from leakgauge.adversary.ghost import Ghost
 from leakgauge.adversary.labels.reader import labels_by_restart
 from leakgauge.adversary.memory import bytes_per_observation, bytes_per_problem
 from leakgauge.adversary.paths import Path, PathName, choose
@@ -28,7 +29,7 @@ from leakgauge.errors import DomainError, ModelError
 from leakgauge.observation import Observation, check
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task
-from leakgauge.types import Candidate, Progress, Tree
+from leakgauge.types import Candidate, Progress, Seen, Tree
 from leakgauge.updates import Batch, Examples, Sharing
 
 
@@ -273,12 +274,13 @@ class _Run:
         def decoded(raw: Tree, which: Tensor) -> tuple[Tree, Candidate]:
             values = unknowns.decode(raw)
             here = statistics[0] and {name: value[row_of[which]] for name, value in statistics[0].items()}
-            return values, self._candidate(values, None if labels is None else labels[which], here, places[which])
+            own = None if labels is None else labels[which]
+            return values, self._candidate(values, own, here, places[which], paths[0])
 
         def evaluate(raw: Tree, which: Tensor) -> Value:
             values, candidate = decoded(raw, which)
-            prior_term = log_prior(values, candidate, which)
-            return Value(judged(updates(values, candidate, which)), prior_term)
+            likelihood = judged(updates(values, candidate, which))  # first: its pass may note what a prior asks for
+            return Value(likelihood, log_prior(values, candidate, which))
 
         def predict(raw: Tree, which: Tensor) -> list[Tensor]:
             return [value for one in updates(*decoded(raw, which), which) for value in one.dense().values()]
@@ -315,16 +317,23 @@ class _Run:
         return None if self.group.batch == 1 else Examples(refuse, self.group.batch, 1.0)
 
     def _candidate(
-        self, values: Tree, labels: Tensor | None, statistics: Tree | None = None, places: Tensor | None = None
+        self,
+        values: Tree,
+        labels: Tensor | None,
+        statistics: Tree | None = None,
+        places: Tensor | None = None,
+        path: Path | None = None,
     ) -> Candidate:
-        look = partial(
-            seen_of,
-            self.task,
-            self.group.states[0],
-            self.group.buffers[0],
-            believed=statistics,
-            fixed=self.adversary.norms == "fixed",
-        )
+        """``path`` may have noted the statistics of these inputs in its last pass."""
+        state, fixed = (self.group.states[0], self.group.buffers[0]), self.adversary.norms == "fixed"
+
+        def look(candidate: Candidate) -> Seen:
+            whole = partial(seen_of, self.task, *state, candidate, believed=statistics, fixed=fixed)
+            noted = path.statistics(candidate.inputs) if isinstance(path, Ghost) else None
+            if noted is None or statistics is None:
+                return whole()
+            return noted_by(noted, statistics, lambda: whole().features)
+
         return Candidate(values[INPUTS], values[SOFT_LABELS] if labels is None else labels, look=look, places=places)
 
     def _statistics(self, rows: Sequence[int], r: int) -> dict[str, Tensor] | None:

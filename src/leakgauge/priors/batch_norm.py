@@ -59,4 +59,4 @@ class BatchNorm(PriorPart):
             for name, moments in statistics.items()
         ]
         gaps[0] = self.first * gaps[0]
-        return -torch.stack(gaps).sum(0)  # type: ignore[arg-type]
+        return -torch.stack(gaps).sum(0)
