@@ -52,7 +52,7 @@ MODELS = {
         Model("bayes_cnn", (1, 28, 28), problems=64, steps=6, images=8),
         Model("convbig", (3, 32, 32), problems=16, steps=6, images=1),
         Model("resnet18", (3, 32, 32), problems=4, steps=2, images=1),
-        Model("norm_convnet", (1, 28, 28), problems=8, steps=6, images=4, batch=8, statistics=1e-3),
+        Model("norm_convnet", (1, 28, 28), problems=16, steps=4, images=4, batch=8, statistics=1e-3),
     )
 }
 STD, SCALE, PRUNED = 0.01, 0.01, 0.5

@@ -65,18 +65,19 @@ class Measuring(_BatchNorm):
         """Batches ``[N, B, C, …]``, each by itself."""
         places = [1, *range(3, x.dim())]
         mean = x.mean(places, keepdim=True)
-        variance = (x - mean).square().mean(places, keepdim=True)
+        centred = x - mean
+        variance = centred.square().mean(places, keepdim=True)
         self.last = mean.flatten(1), variance.flatten(1)
         if fixed:
             assert self.mean is not None
             assert self.variance is not None
-            mean, variance = along(self.mean.unsqueeze(1), x, 2), along(self.variance.unsqueeze(1), x, 2)
-        return (x - mean) * (variance + self.eps).rsqrt()
+            centred, variance = x - along(self.mean.unsqueeze(1), x, 2), along(self.variance.unsqueeze(1), x, 2)
+        return centred * (variance + self.eps).rsqrt()
 
     def scaled(self, normalised: Tensor) -> Tensor:
         if self.weight is None:
             return normalised
-        return normalised * along(self.weight, normalised, 1) + along(self.bias, normalised, 1)
+        return torch.addcmul(along(self.bias, normalised, 1), normalised, along(self.weight, normalised, 1))
 
     def rate(self, step: int) -> float:
         """How far one batch moves the running statistics; without a momentum they are a plain average."""
