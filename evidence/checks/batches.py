@@ -7,6 +7,7 @@ Images are matched one to one with the records of their batch.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from benchmarks.machine import prepare
 from benchmarks.measure import compare
 from benchmarks.networks import conv_net
 from evidence import Context, Measurement, Number, at_least, below, check
-from leakgauge.adversary import Adversary, adam, cosine, cosine_decay, l2
+from leakgauge.adversary import Adversary, Attack, adam, cosine, cosine_decay, l2
 from leakgauge.adversary.ghost import Ghost
 from leakgauge.adversary.paths import Vmap
 from leakgauge.attacks import adaptive, grad_inversion, inverting_gradients
@@ -63,6 +64,10 @@ def _kept(context: Context, name: str, attack: Callable[[], Tensor]) -> Tensor:
         torch.save(attack(), place)
     inputs: Tensor = torch.load(place, weights_only=True)
     return inputs
+
+
+def _attacked(attack: Attack, task: lg.Task, records: lg.Records, grants: frozenset[str] = frozenset()) -> Tensor:
+    return attack(task, lg.observe(task, records, threat=lg.Threat(grants=grants))).inputs
 
 
 def _mode(name: str) -> Adversary:
@@ -156,7 +161,6 @@ def grad_inversion_batches(context: Context) -> Measurement:
     """GradInversion on the batch-norm ConvNet, Fashion-MNIST: mean SSIM, one seed and four, beside ``adaptive()``."""
     data = lg.data.load("fashion_mnist")
     task, records = _norm_task(data), data.sample(BATCH * 3, seed=1, split="test")
-    observations = lg.observe(task, records)
     attacks = {
         "four seeds": grad_inversion(steps=STEPS),
         "one seed": grad_inversion(steps=STEPS, seeds=1, meetings=0),
@@ -164,7 +168,7 @@ def grad_inversion_batches(context: Context) -> Measurement:
     }
     rows, values = [], {}
     for name, attack in attacks.items():
-        inputs = _kept(context, name, lambda attack=attack: attack(task, observations).inputs)  # type: ignore[misc]
+        inputs = _kept(context, name, partial(_attacked, attack, task, records))
         scores = _matched(inputs, records, ssim)
         one = mean_interval(scores.flatten())
         values[name] = Number(one.mean, None, (one.low, one.high))
@@ -200,7 +204,7 @@ def _inverted(batch: int, steps: int, bars: dict[str, float], context: Context) 
         for arm, some in arms.items():
             label = " ".join(filter(None, [name, arm]))
             short = attack if not arm else inverting_gradients(steps=min(steps, 300), tv_weight=1e-3)
-            inputs = _kept(context, label, lambda some=some, short=short: short(task, lg.observe(task, some)).inputs)  # type: ignore[misc]
+            inputs = _kept(context, label, partial(_attacked, short, task, some))
             scores = _matched(inputs, records, psnr)
             one = mean_interval(scores.mean(1))
             bar = at_least(bars[name]) if name in bars and not arm else None
