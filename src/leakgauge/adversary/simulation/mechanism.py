@@ -141,12 +141,12 @@ class Mechanism:
             return True
         return False
 
-    def releases(self, seeds: Sequence[int]) -> Tensor:
-        """``[updates, seeds, entries]``."""
+    def releases(self, seeds: Sequence[int], *, apart: int = 0) -> Tensor:
+        """``[updates, seeds, entries]``; the seeds of one update and of the next differ by ``apart``."""
         with torch.no_grad():
             rows = [
-                torch.stack([flat(self.run(u, seed, one.context)).double() for seed in seeds])
-                for u, one in zip(self.inputs, self.known, strict=True)
+                torch.stack([flat(self.run(u, seed + (i + 1) * apart, one.context)).double() for seed in seeds])
+                for i, (u, one) in enumerate(zip(self.inputs, self.known, strict=True))
             ]
         return torch.stack(rows)
 
