@@ -16,7 +16,7 @@ from leakgauge.task import Task
 
 EXACT, RUNNING = 3e-3, 1e-3
 """Weights of the batch-norm prior beside a cosine: known statistics are those of the batch, running ones only near.
-Chosen on train records of MNIST and Fashion-MNIST (three convolutions, batches of 8)."""
+A first choice on a few train batches of MNIST and Fashion-MNIST (three convolutions, batches of 8), not a sweep."""
 NATS = 3000.0
 """What a weight beside a matching loss counts beside a density, as for total variation in ``adaptive()``."""
 
