@@ -20,6 +20,10 @@ from leakgauge.types import Context, Records, Tree
 
 COUNT = 6
 """Known updates: their inputs are drawn, never read."""
+SEEDS, FEWEST = 32, 8
+"""Simulated releases of every known update, of a random part; and so many at least."""
+BYTES = 2**30
+"""What all these releases may take together."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,12 @@ class Mechanism:
             {n: v.detach() for n, v in chain.release(one.update, one.context, generator=_generator(i)).observed.items()}
             for i, one in enumerate(self.known)
         ]
+
+    @cached_property
+    def seeds(self) -> int:
+        """How many releases of every known update a random part is judged by: fewer of a large network."""
+        entries = sum(value.numel() for value in self.inputs[0].values())
+        return min(SEEDS, BYTES // (8 * entries * len(self.known)) // 2 * 2)
 
     @cached_property
     def asks(self) -> bool:

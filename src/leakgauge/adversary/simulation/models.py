@@ -6,13 +6,11 @@ import torch
 from torch import Tensor
 
 from leakgauge.adversary.simulation.maps import at_seed, is_differentiable, slopes_of, straight_through
-from leakgauge.adversary.simulation.mechanism import Mechanism, flat, shaped
+from leakgauge.adversary.simulation.mechanism import FEWEST, Mechanism, flat, shaped
 from leakgauge.adversary.simulation.rearrangement import Rearrangement, Run, fitted, probed
 from leakgauge.adversary.simulation.residuals import dependence, differences, shared_directions
 from leakgauge.adversary.simulation.stand_ins import Dropped, Entries, Estimated, Rearranged, StandIn, Traced
 
-SEEDS = 32
-"""Simulated releases of every known update, of a random part."""
 PAIRED = 16
 """Further releases of every known update, which show what the entries of its noise share."""
 EXPLAINED = 0.5
@@ -49,7 +47,9 @@ def _deterministic(mechanism: Mechanism) -> StandIn | str:
 
 def _random(mechanism: Mechanism) -> StandIn | str:
     x = torch.stack([flat(one).double() for one in mechanism.inputs])
-    releases = mechanism.releases(range(SEEDS))
+    if mechanism.seeds < FEWEST:
+        return f"it is random, and {x.shape[1]:,} numbers are too many to simulate its noise"
+    releases = mechanism.releases(range(mechanism.seeds))
     mean: Entries | None = None
     if mechanism.repeatable and not mechanism.asks:
         dropped = _dropped(mechanism, releases, x)
@@ -59,7 +59,7 @@ def _random(mechanism: Mechanism) -> StandIn | str:
             return Dropped(mechanism.part, how=dropped, share=share, sentence=words)
         mean = _rearranged_mean(mechanism, releases, x) or _traced_mean(mechanism, releases)
     if mean is None:
-        noise = releases.var(1).mean(0) / SEEDS
+        noise = releases.var(1).mean(0) / releases.shape[1]
         slope, explained = slopes_of(x, releases.mean(1), mechanism.inputs[0], noise)
         if explained < EXPLAINED:
             return f"it is random, and a slope per tensor explains {explained:.0%} of what its mean releases vary"
@@ -87,7 +87,7 @@ def _estimate(mechanism: Mechanism, mean: Entries, releases: Tensor, x: Tensor) 
     spread = torch.maximum(away.square().mean((0, 1)), least).sqrt()
     shared = releases.new_zeros(releases.shape[2], 0)
     if releases.shape[1] > 1:
-        noise = differences(mechanism.releases(range(PAIRED), apart=SEEDS))
+        noise = differences(mechanism.releases(range(min(PAIRED, mechanism.seeds)), apart=mechanism.seeds))
         spread = torch.maximum(spread, noise.square().mean((0, 1)).sqrt())  # an entry that changes seldom is no outlier
         noise = noise / spread
         shared = shared_directions(noise.flatten(0, 1), sizes)
@@ -108,7 +108,7 @@ def _probed(mechanism: Mechanism, x: Tensor) -> tuple[Tensor, Tensor] | None:
     """The slopes of every seed ``[S, P]``, and the one source of every entry; None if there is no such thing."""
     slopes, source, named = [], torch.arange(x.shape[1]), torch.zeros(x.shape[1], dtype=torch.bool)
     sizes = _sizes(mechanism)
-    for seed in range(SEEDS):
+    for seed in range(mechanism.seeds):
         probe = probed(_run(mechanism, seed), x[0], sizes)
         if probe is None:
             return None
