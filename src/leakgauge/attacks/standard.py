@@ -21,7 +21,7 @@ from leakgauge.attacks.portfolio import Portfolio
 from leakgauge.attacks.recovering import obstacle
 from leakgauge.attacks.staged import BestOf
 from leakgauge.attacks.structure import exact_attack
-from leakgauge.client import DROPOUT
+from leakgauge.client import BATCH_STATISTICS, DROPOUT
 from leakgauge.defenses.update.chain import is_noise
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import Part, register
@@ -51,8 +51,8 @@ class Standard(Part):
 
     Called without a choice, as on captured updates, or with fewer than four reference updates, a fixed portfolio
     attacks and the posterior decides. Where ``adaptive()`` does more than to optimise (an input or model stage,
-    dropout, a batch that can be taken apart, a part that is simulated), whole attacks of it are chosen among. ``work``
-    sets the evaluations, never seconds; ``labels`` is set by the threat.
+    dropout, batch norm in train mode, a batch that can be taken apart, a part that is simulated), whole attacks of it
+    are chosen among. ``work`` sets the evaluations, never seconds; ``labels`` is set by the threat.
     """
 
     version: ClassVar[int] = 1
@@ -170,6 +170,7 @@ def _whole(task: Task, observations: Sequence[Observation]) -> bool:
         protection.input
         or protection.model
         or DROPOUT in task.nuisances
+        or BATCH_STATISTICS in task.nuisances
         or obstacle(task) is None
         or any(is_silent(part) and not hint_of(part).scales for part in parts)
         or (len(rounds) > len(observations) and any(map(is_noise, parts)))

@@ -118,6 +118,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "bayes": ("bayes()", "bayes(prior=uniform(), ball=ball(points=2, delta=0.1))"),
         "dlg": ("dlg()",),
         "drop_layer": ("drop_layer()", "drop_layer(layer='last', leave='columns', steps=10)"),
+        "grad_inversion": ("grad_inversion()", "grad_inversion(steps=10, seeds=2, meetings=1)"),
         "idlg": ("idlg(restarts=1)",),
         "inverting_gradients": ("inverting_gradients()", "inverting_gradients(steps=10, lr=0.05)"),
         "staged": ("staged(stages=(adversary(), adversary(likelihood=cosine(), solver=lbfgs(steps=5))))",),
