@@ -22,6 +22,7 @@ from leakgauge.cli import (
     report,
     signing,
     train,
+    tune,
 )
 from leakgauge.cli.terminal import echo
 from leakgauge.errors import ExitCode, LeakgaugeError
@@ -91,6 +92,7 @@ def program(
       leakgauge init                    write a commented starter spec
       leakgauge check leakgauge.toml    list its problems, or show the plan
       leakgauge audit leakgauge.toml    attack your own set-up; writes an HTML report
+      leakgauge tune leakgauge.toml …   search for the settings of an attack
       leakgauge train                   train a model with federated clients
       leakgauge list                    every part: defenses, attacks, priors, models
       leakgauge list model              parts of one kind
@@ -111,6 +113,7 @@ app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("price")(price.price)
 app.command("train")(train.train)
+app.command("tune")(tune.tune)
 app.command("verify")(signing.verify)
 app.command("list")(listing.show)
 app.add_typer(signing.app, name="key")
