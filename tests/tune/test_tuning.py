@@ -55,8 +55,8 @@ def test_a_search_finds_the_better_end_and_resumes_from_its_cells(tmp_path: Path
     assert [trial.attack for trial in more.trials[:4]] == [trial.attack for trial in answer.trials]
     assert before.items() <= cells(tmp_path).items()
     assert len(cells(tmp_path)) == 7
-    kept = json.loads((tmp_path / "tune.json").read_text())
-    assert kept[0]["best"]["attack"] == more.best.attack
+    written = json.loads((tmp_path / "tune.json").read_text())
+    assert written[0]["best"]["attack"] == more.best.attack
 
 
 def test_no_reported_record_takes_part_in_a_search(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from leakgauge.cli import (
     price,
     report,
     signing,
+    standings,
     train,
     tune,
 )
@@ -93,6 +94,7 @@ def program(
       leakgauge check leakgauge.toml    list its problems, or show the plan
       leakgauge audit leakgauge.toml    attack your own set-up; writes an HTML report
       leakgauge tune leakgauge.toml …   search for the settings of an attack
+      leakgauge standings --quick       every attack and defense on fixed clients; add your own
       leakgauge train                   train a model with federated clients
       leakgauge list                    every part: defenses, attacks, priors, models
       leakgauge list model              parts of one kind
@@ -114,6 +116,7 @@ app.command("compare")(compare.compare)
 app.command("price")(price.price)
 app.command("train")(train.train)
 app.command("tune")(tune.tune)
+app.command("standings")(standings.standings)
 app.command("verify")(signing.verify)
 app.command("list")(listing.show)
 app.add_typer(signing.app, name="key")
