@@ -50,9 +50,11 @@ def standings(
 
     announce(*(defense or ()), *(attack or ()), allowed=own_code)
     size = SIZES["quick" if quick else "full"]
-    rows = [Row(one, size, d, a) for one, d, a in planned(size, clients(size, client or ()), defense or (), attack or ())]
-    for row in dict.fromkeys((row.defense, row.attack) for row in rows):
-        next(r for r in rows if (r.defense, r.attack) == row).parts  # noqa: B018 - what cannot be read shows now
+    rows = [
+        Row(one, size, d, a) for one, d, a in planned(size, clients(size, client or ()), defense or (), attack or ())
+    ]
+    for row in {(row.defense, row.attack): row for row in rows}.values():
+        row.read()  # what is no defense or no attack shows now
     if listed:
         for row in rows:
             echo(row.command)
@@ -81,9 +83,10 @@ def _tell(done: int, total: int, score: Score) -> None:
 
 
 def _show(scores: list[Score]) -> None:
-    rows = [
-        (s.row.client.name, s.row.defense, s.row.attack, f"{s.interval.mean:.3f}", f"[{s.interval.low:.3f}, {s.interval.high:.3f}]")
-        for s in scores
-        if not s.fault
-    ]
+    rows = []
+    for score in scores:
+        if score.fault is None:
+            mean, row = score.interval, score.row
+            between = f"[{mean.low:.3f}, {mean.high:.3f}]"
+            rows.append((row.client.name, row.defense, row.attack, f"{mean.mean:.3f}", between))
     table(("client", "defense", "attack", "SSIM", "95 %"), rows)

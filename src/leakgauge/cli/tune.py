@@ -79,7 +79,9 @@ def _wanted(attack: str | None, ranges: list[str], preset: str | None) -> Space 
     if preset is None:
         if attack is None:
             raise DomainError(
-                "there is nothing to tune", where="tune", remedy='give --attack "adaptive(steps=300)", or --preset bayes'
+                "there is nothing to tune",
+                where="tune",
+                remedy='give --attack "adaptive(steps=300)", or --preset bayes',
             )
         return Space.of(attack, ranges)
     if attack is not None or ranges:
@@ -112,9 +114,7 @@ def _tell(defense: str, done: int, total: int, trial: Trial) -> None:
 
 
 def _show(answers: dict[str, Tuned]) -> None:
-    rows = [
-        (name, f"{trial.score:.4g}", trial.attack) for name, one in answers.items() for trial in one.ranked[:BEST]
-    ]
+    rows = [(name, f"{trial.score:.4g}", trial.attack) for name, one in answers.items() for trial in one.ranked[:BEST]]
     table(("defense", "score", "setting"), rows)
     for one in answers.values():
         failed = sum(trial.score is None for trial in one.trials)

@@ -33,6 +33,8 @@ from leakgauge.training import train
 _PARTS = (attacks, priors)
 """Rooms whose import registers the parts that an expression may name."""
 METRIC, BESIDE = "ssim", "psnr"
+RECOGNISABLE = 0.5
+"""The SSIM from which a record counts as recognised, as in a verdict on images."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,7 @@ class Row:
         about = f'--client {self.client.name} --defense "{self.defense}" --attack "{self.attack}"'
         return f"leakgauge standings {about}{quick}{own}"
 
-    @property
-    def parts(self) -> tuple[Protection, Attack]:
+    def read(self) -> tuple[Protection, Attack]:
         """Defense and attack as values. Imports the user's code that they name."""
         attack: Attack = parse(self.attack, "attack", where="--attack")
         return protection(parse(self.defense, "defense", where="--defense")), attack
@@ -69,7 +70,7 @@ class Row:
             "size": [self.size.updates],
             "defense": self.defense,
             "attack": self.attack,
-            "versions": [versions(part) for part in self.parts],
+            "versions": [versions(part) for part in self.read()],
             "source": [_source(path) for path in own],
         }
         return hashlib.sha256(canonical(whole).encode()).hexdigest()[:24]
@@ -129,7 +130,7 @@ def _measured(row: Row, store: Store, begun: float) -> Score:
     work = Work(study, store)
     summary: dict[str, Any] = {}
     chosen: str | None = None
-    for cell in plan(study).of(defense=row.parts[0]):
+    for cell in plan(study).of(defense=row.read()[0]):
         if isinstance(cell, TrainCell) or (isinstance(cell, AttackCell) and cell.arm != "real"):
             continue
         if not store.done(cell.id):
@@ -144,12 +145,11 @@ def _measured(row: Row, store: Store, begun: float) -> Score:
     truth, guess = study.records.inputs, study.guess()
     blind = scores(study.metrics, guess, truth)[METRIC]
     ssim = summary["scores"][METRIC]
-    least = study.metrics.judge.meaning.recognisable if study.metrics.judge.meaning.name == METRIC else 0.5
     return Score(
         row,
         tuple(ssim),
         tuple(summary["scores"][BESIDE]),
-        sum(value >= (least or 0.5) for value in ssim),
+        sum(value >= RECOGNISABLE for value in ssim),
         summary["evaluations"],
         round(sum(blind) / len(blind), 4),
         round(time.process_time() - begun, 2),
@@ -166,11 +166,9 @@ def _joined(before: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _study(row: Row, store: Store) -> Study:
-    client, (defense, attack) = row.client, row.parts
+    client, (defense, attack) = row.client, row.read()
     dataset = _dataset(client.data)
-    other: Attacks = "generic" if models_defense(attack) == "any" else "adaptive"
-    listed = {"any": ("generic",), "none": ("adaptive",)}.get(models_defense(attack), ("generic", "adaptive"))
-    assert other in listed
+    absent: dict[str, tuple[Attacks, ...]] = {"any": ("generic",), "none": ("adaptive",)}
     return Study(
         network(client, store),
         dataset,
@@ -178,7 +176,7 @@ def _study(row: Row, store: Store) -> Study:
         adversaries={"row": attack},
         recipe=client.recipe,
         updates=row.size.updates,
-        leave_out=listed,  # type: ignore[arg-type]
+        leave_out=absent.get(models_defense(attack), ("generic", "adaptive")),
         verdict={"significance": 0.5},  # nothing is judged here, only scored
     )
 

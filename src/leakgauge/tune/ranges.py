@@ -68,7 +68,9 @@ class Whole:
     def __post_init__(self) -> None:
         if not all(isinstance(end, int) and not isinstance(end, bool) for end in (self.low, self.high)):
             raise ExpressionError(
-                f"whole({self.low!r}, {self.high!r}) has ends that are not whole", where="space", remedy="say whole(1, 8)"
+                f"whole({self.low!r}, {self.high!r}) has ends that are not whole",
+                where="space",
+                remedy="say whole(1, 8)",
             )
         _check_ends(self.low, self.high, "whole")
 

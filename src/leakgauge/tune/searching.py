@@ -22,7 +22,9 @@ def check(space: Space, sampler: str, trials: int, points: int = POINTS) -> None
         raise DomainError(f"unknown sampler {sampler!r}", where="sampler", remedy=f"use {', '.join(get_args(Sampler))}")
     if trials < FEWEST:
         raise DomainError(
-            f"among {max(trials, 0)} settings there is nothing to choose", where="trials", remedy=f"give at least {FEWEST}"
+            f"among {max(trials, 0)} settings there is nothing to choose",
+            where="trials",
+            remedy=f"give at least {FEWEST}",
         )
     if sampler == "grid" and (size := len(space.grid(points))) > trials:
         raise DomainError(

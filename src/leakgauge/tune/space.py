@@ -133,7 +133,9 @@ class _Finder(ast.NodeTransformer):
             return node
         if node.keywords:
             raise ExpressionError(
-                f"{ast.unparse(node)} names its arguments", where=WHERE, remedy=f"write {name}(low, high) or choice(a, b)"
+                f"{ast.unparse(node)} names its arguments",
+                where=WHERE,
+                remedy=f"write {name}(low, high) or choice(a, b)",
             )
         texts = [ast.unparse(argument) for argument in node.args]
         self.ranges[self._label()] = range_of(name, texts, [_literal(argument) for argument in node.args])
