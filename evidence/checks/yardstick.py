@@ -10,7 +10,8 @@ from pathlib import Path
 
 import leakgauge as lg
 from evidence import Context, Measurement, Number, at_least, at_most, check, exactly
-from leakgauge.standings import SIZES, Row, clients, page, planned, run
+from leakgauge.standings import Row, clients, page, planned, run
+from leakgauge.standings.set_ups import SIZES
 from leakgauge.study import Study
 from leakgauge.tune import Space, tune
 
@@ -70,8 +71,8 @@ def whole_page(context: Context) -> Measurement:
             "lines with a command": Number(text.count("<code>leakgauge standings"), exactly(len(measured))),
             "processor hours": Number(seconds / 3600, at_most(4.0)),
         },
-        detail=f"{len(clients(size))} clients, {size.updates} updates each, one process; two hours on two cores are four "
-        "processor hours",
+        detail=f"{len(clients(size))} clients, {size.updates} updates each, one process; two hours on two cores are "
+        "four processor hours",
     )
 
 

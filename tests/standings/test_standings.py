@@ -15,7 +15,8 @@ from leakgauge.audit.store import Store
 from leakgauge.cli import app
 from leakgauge.cli.listing import parts
 from leakgauge.errors import DomainError
-from leakgauge.standings import CLIENTS, SIZES, Row, clients, measured, page, planned, run
+from leakgauge.standings import Row, clients, measured, page, planned, run
+from leakgauge.standings.set_ups import CLIENTS, SIZES
 
 QUICK, FULL = SIZES["quick"], SIZES["full"]
 OWN = """\

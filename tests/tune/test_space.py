@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leakgauge.errors import DomainError, ExpressionError
-from leakgauge.tune import PRESETS, Choice, Linear, Log, Space, Whole
+from leakgauge.tune import Choice, Linear, Log, Space, Whole, bayes
 from leakgauge.tune.searching import check
 
 
@@ -89,7 +89,7 @@ def test_a_budget_that_tries_too_little_is_refused() -> None:
 
 
 def test_the_preset_of_the_bayes_paper_lays_a_grid_around_the_best_weight() -> None:
-    preset = PRESETS["bayes"]()
+    preset = bayes()
     assert preset.first.ranges == {"prior": Log(1e-7, 1e5)}
     assert preset.first.grid(preset.points)[1] == {"prior": 1e-6}
     second = preset.then({"prior": 10.0})

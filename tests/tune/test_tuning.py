@@ -11,7 +11,7 @@ from torch import nn
 
 from leakgauge.errors import DataError, DomainError, LeakgaugeError
 from leakgauge.study import Study
-from leakgauge.tune import PRESETS, Preset, Space, Trial, tune
+from leakgauge.tune import Preset, Space, Trial, bayes, tune
 from leakgauge.types import Domain, Records
 
 pytest.importorskip("optuna", reason="needs leakgauge[tune]")
@@ -80,7 +80,7 @@ def test_settings_that_fail_are_kept_and_a_search_in_which_all_fail_says_why(tmp
 
 
 def test_a_preset_narrows_its_range_around_the_best(tmp_path: Path) -> None:
-    whole = PRESETS["bayes"]()
+    whole = bayes()
     first = Space.of(whole.first.text.replace("_range_0", "log(1e-7, 1e5)").replace("steps=200", "steps=2"))
 
     def near(best: object) -> Space:

@@ -42,11 +42,12 @@ def standings(
       leakgauge standings --attack "my_package.attacks:Mine()" --own-code your attack on every defense
       leakgauge standings --client cnn --defense "sign()" --attack "standard()"
 
-    Clients, seeds and budgets are fixed and have a version, so that rows measured elsewhere can be compared. Rows already
-    in --out are not measured again. Writes standings.md and standings.json there.
+    Clients, seeds and budgets are fixed and have a version, so that rows measured elsewhere can be compared. Rows
+    already in --out are not measured again. Writes standings.md and standings.json there.
     """
-    from leakgauge.standings import SIZES, Row, clients, page, planned, run
+    from leakgauge.standings import Row, clients, page, planned, run
     from leakgauge.standings.running import available
+    from leakgauge.standings.set_ups import SIZES
 
     announce(*(defense or ()), *(attack or ()), allowed=own_code)
     size = SIZES["quick" if quick else "full"]

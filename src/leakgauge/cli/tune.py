@@ -74,7 +74,8 @@ def tune(
 
 
 def _wanted(attack: str | None, ranges: list[str], preset: str | None) -> Space | Preset:
-    from leakgauge.tune import PRESETS, Space
+    from leakgauge.tune import Space
+    from leakgauge.tune.presets import PRESETS
 
     if preset is None:
         if attack is None:

@@ -6,12 +6,9 @@
 from leakgauge.standings.page import page
 from leakgauge.standings.rows import Row, Score, measured
 from leakgauge.standings.running import run
-from leakgauge.standings.set_ups import CLIENTS, SIZES, VERSION, Client, Size, clients, planned
+from leakgauge.standings.set_ups import Client, Size, clients, planned
 
 __all__ = [
-    "CLIENTS",
-    "SIZES",
-    "VERSION",
     "Client",
     "Row",
     "Score",

@@ -38,7 +38,7 @@ def run(rows: Sequence[Row], out: Path | str, *, workers: int = 1, report: Repor
     with locked(folder):
         claim(store)
         store.sweep()
-        scores = {row: score for row, score in _measured(rows, store, workers, report)}
+        scores = dict(_measured(rows, store, workers, report))
         ordered = [scores[row] for row in rows]
         summary = {"version": VERSION, "rows": [score.as_json() for score in ordered]}
         write(folder / "standings.json", canonical(summary).encode())

@@ -4,9 +4,9 @@
 the command line. Optuna proposes the trials (``pip install 'leakgauge[tune]'``).
 """
 
-from leakgauge.tune.presets import PRESETS, Preset
+from leakgauge.tune.presets import Preset, bayes
 from leakgauge.tune.ranges import Choice, Linear, Log, Whole
 from leakgauge.tune.space import Space
 from leakgauge.tune.tuning import Trial, Tuned, tune
 
-__all__ = ["PRESETS", "Choice", "Linear", "Log", "Preset", "Space", "Trial", "Tuned", "Whole", "tune"]
+__all__ = ["Choice", "Linear", "Log", "Preset", "Space", "Trial", "Tuned", "Whole", "bayes", "tune"]

@@ -126,7 +126,7 @@ class _Finder(ast.NodeTransformer):
         self._path.pop()
         return node
 
-    def visit_Call(self, node: ast.Call) -> ast.expr:  # noqa: N802 - as ast calls it
+    def visit_Call(self, node: ast.Call) -> ast.expr:
         name = _name(node)
         if name not in NAMES:
             self.generic_visit(node)
