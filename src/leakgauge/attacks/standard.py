@@ -33,7 +33,7 @@ Work = Literal["quick", "standard", "thorough"]
 FEWEST = 4
 """Reference updates below which nothing is chosen: the best of many settings on fewer is mostly luck."""
 WEIGHTS = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
-"""Total variation tried by whole adaptive attacks, and 3,000 times that beside a density; batches want the stronger ones."""
+"""Total variation tried by whole adaptive attacks (3,000 times that beside a density); batches want the stronger."""
 USUAL = 1e-3
 """The weight of a whole attack where nothing can be chosen."""
 

@@ -47,41 +47,42 @@ def searched(
     The same seed and the same scores give the same points, so that a search that was interrupted asks again for what
     it has measured already.
     """
-    optuna = _optuna()
-    study = optuna.create_study(direction="maximize", sampler=_sampler(optuna, sampler, seed))
+    package = optuna()
+    study = package.create_study(direction="maximize", sampler=_sampler(package, sampler, seed))
     grid = space.grid(points)[:trials] if sampler == "grid" else []
     for point in grid:
         study.enqueue_trial(point)
     for _ in range(len(grid) or trials):
-        trial = study.ask({name: _distribution(optuna, within) for name, within in space.ranges.items()})
+        trial = study.ask({name: _distribution(package, within) for name, within in space.ranges.items()})
         score = measure(trial.params)
         if score is None:
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            study.tell(trial, state=package.trial.TrialState.FAIL)
         else:
             study.tell(trial, score)
         yield score
 
 
-def _optuna() -> Any:
+def optuna() -> Any:
+    """The package, which is an extra of ours."""
     try:
-        import optuna
+        import optuna as package
     except ImportError:
         raise MissingExtraError(
             "a search needs the package optuna", where="tune", remedy="type: pip install 'leakgauge[tune]'"
         ) from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna
+    package.logging.set_verbosity(package.logging.WARNING)
+    return package
 
 
-def _sampler(optuna: Any, name: Sampler, seed: int) -> Any:
+def _sampler(package: Any, name: Sampler, seed: int) -> Any:
     short = seed % 2**32  # of numpy's old generators
     if name == "tpe":
-        return optuna.samplers.TPESampler(seed=short)
-    return optuna.samplers.RandomSampler(seed=short)  # a grid is queued, and asks it for nothing
+        return package.samplers.TPESampler(seed=short)
+    return package.samplers.RandomSampler(seed=short)  # a grid is queued, and asks it for nothing
 
 
-def _distribution(optuna: Any, within: Range) -> Any:
-    kinds = optuna.distributions
+def _distribution(package: Any, within: Range) -> Any:
+    kinds = package.distributions
     if isinstance(within, Choice):
         return kinds.CategoricalDistribution(within.options)
     if isinstance(within, Log | Linear):
@@ -89,4 +90,4 @@ def _distribution(optuna: Any, within: Range) -> Any:
     return kinds.IntDistribution(within.low, within.high)
 
 
-__all__ = ["FEWEST", "POINTS", "Sampler", "check", "searched"]
+__all__ = ["FEWEST", "POINTS", "Sampler", "check", "optuna", "searched"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,7 @@ from leakgauge.audit.scoring import scored
 from leakgauge.audit.store import Store, canonical
 from leakgauge.defenses import Protection
 from leakgauge.errors import DataError, LeakgaugeError
-from leakgauge.expr import described
+from leakgauge.expr import described, parse
 from leakgauge.observation import Observation
 from leakgauge.seeds import seed_of
 from leakgauge.study.roles import digest
@@ -69,6 +70,14 @@ class Bench:
                 remedy="give more train records, or fewer --records: reported ones are never used",
             )
         return pool[: self.updates * batch]
+
+    def check(self, attacks: Sequence[str]) -> None:
+        """Refuse expressions that are no attacks, or none on such a network, and too few records."""
+        for text in attacks:
+            fits = getattr(parse(text, "attack", where="space"), "fits", None)
+            if fits is not None:
+                fits(self.task.params)
+        len(self.private)
 
     @cached_property
     def task(self) -> Task:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leakgauge.adversary import Attack
 from leakgauge.audit.run import claim
 from leakgauge.audit.store import Store, canonical, write
 from leakgauge.errors import DomainError, LeakgaugeError, nearest
@@ -19,7 +19,7 @@ from leakgauge.storage.private import prepare
 from leakgauge.study.study import Study
 from leakgauge.threads import one_thread
 from leakgauge.tune.presets import Preset
-from leakgauge.tune.searching import POINTS, Sampler, check, searched
+from leakgauge.tune.searching import POINTS, Sampler, check, optuna, searched
 from leakgauge.tune.space import Space
 from leakgauge.tune.trials import Bench, Trial
 
@@ -86,40 +86,27 @@ def tune(
     folder ``out``; ``tune.json`` there says what was found, ``manifest.json`` on which records. ``trials`` and
     ``sampler`` (``tpe``, ``random``, or ``grid`` with ``points`` values of each range) do not matter to a preset.
     """
-    if out is None:
-        with tempfile.TemporaryDirectory() as folder:
-            return tune(
-                study,
-                space,
-                folder,
-                defenses=defenses,
-                sampler=sampler,
-                trials=trials,
-                points=points,
-                updates=updates,
-                report=report,
-            )
-    folder = Path(out)
+    optuna()  # one that is not installed is missed now
     names = _named(study, defenses)
     first = space.first if isinstance(space, Preset) else space
     if isinstance(space, Space):
         check(space, sampler, trials, points)
     if updates < 1:
         raise DomainError(f"{updates} updates", where="records", remedy="give at least 1")
-    store = Store(folder)
-    benches = {name: Bench(study, study.defenses[name], updates, store) for name in names}
-    for bench in benches.values():
-        _fitting(bench, first)
-        len(bench.private)  # refuses too few
-    prepare(folder)
-    with locked(folder), one_thread():
-        claim(store)
-        store.sweep()
-        write(folder / "manifest.json", canonical(study.roles.manifest()).encode())
-        answers = {
-            name: _Search(name, bench, report).run(space, sampler, trials, points) for name, bench in benches.items()
-        }
-        write(folder / "tune.json", canonical([one.as_json() for one in answers.values()]).encode())
+    with nullcontext(out) if out is not None else tempfile.TemporaryDirectory() as where:
+        folder = Path(where)
+        store = Store(folder)
+        benches = {name: Bench(study, study.defenses[name], updates, store) for name in names}
+        for bench in benches.values():
+            bench.check(first.corners())
+        prepare(folder)
+        with locked(folder), one_thread():
+            claim(store)
+            store.sweep()
+            write(folder / "manifest.json", canonical(study.roles.manifest()).encode())
+            searches = {name: _Search(name, bench, report) for name, bench in benches.items()}
+            answers = {name: one.run(space, sampler, trials, points) for name, one in searches.items()}
+            write(folder / "tune.json", canonical([one.as_json() for one in answers.values()]).encode())
     return answers
 
 
@@ -128,15 +115,6 @@ def _named(study: Study, defenses: Sequence[str] | None) -> list[str]:
         if name not in study.defenses:
             raise DomainError(f"there is no defense {name!r}", where="defense", remedy=nearest(name, study.defenses))
     return list(defenses or study.defenses)
-
-
-def _fitting(bench: Bench, space: Space) -> None:
-    """Refuse a space whose ends are no attacks, or none on such a network, before anything runs."""
-    for text in space.corners():
-        attack: Attack = parse(text, "attack", where="space")
-        fits = getattr(attack, "fits", None)
-        if fits is not None:
-            fits(bench.task.params)
 
 
 @dataclass
