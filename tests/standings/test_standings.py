@@ -15,7 +15,7 @@ from leakgauge.audit.store import Store
 from leakgauge.cli import app
 from leakgauge.cli.listing import parts
 from leakgauge.errors import DomainError
-from leakgauge.standings import Row, clients, measured, page, planned, run
+from leakgauge.standings import Row, clients, gathered, measured, page, planned, run
 from leakgauge.standings.set_ups import CLIENTS, SIZES
 
 QUICK, FULL = SIZES["quick"], SIZES["full"]
@@ -102,7 +102,13 @@ def test_a_defense_of_another_package_gets_its_row_by_one_command(own_defense: s
     assert row["defense"] == own_defense
     assert row["fault"] is None
     assert row["command"].endswith("--quick --own-code")
-    assert own_defense in (tmp_path / "standings-quick" / "standings.md").read_text()
+    again = CliRunner().invoke(app, [*command[:2], "--defense", "identity()", *command[4:]])  # without --own-code
+    assert again.exit_code == 0, again.output
+    assert own_defense not in (tmp_path / "standings-quick" / "standings.md").read_text()
+    beside = gathered("standings-quick", QUICK, own_code=True)
+    assert [score.row.defense for score in beside] == ["identity()", own_defense]
+    text = page(beside)
+    assert all(score.row.command.replace("|", "&#124;") in text for score in beside)
 
 
 def test_a_changed_source_of_ones_own_part_is_another_row(own_defense: str, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@
 
 from leakgauge.standings.page import page
 from leakgauge.standings.rows import Row, Score, measured
-from leakgauge.standings.running import run
+from leakgauge.standings.running import gathered, run
 from leakgauge.standings.set_ups import Client, Size, clients, planned
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Score",
     "Size",
     "clients",
+    "gathered",
     "measured",
     "page",
     "planned",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from leakgauge.audit.store import canonical
 from leakgauge.standings.rows import Score
 from leakgauge.standings.set_ups import VERSION, Client
 
@@ -28,6 +29,7 @@ def page(scores: Sequence[Score], notes: Sequence[str] = ()) -> str:
         updates=size.updates,
         evaluations=f"{size.evaluations:,}",
     )
+    # clients in the order of their first row: rows of one's own may come last
     clients = list(dict.fromkeys(score.row.client for score in scores))
     parts = [head, *(f"{note}\n" for note in notes), _summary(scores, clients)]
     parts += [_client(client, [score for score in scores if score.row.client == client]) for client in clients]
@@ -94,4 +96,9 @@ def _text(text: str) -> str:
     return escape(" ".join(text.split()), quote=False)
 
 
-__all__ = ["page"]
+def summary(scores: Sequence[Score]) -> str:
+    """The same rows as JSON."""
+    return canonical({"version": VERSION, "rows": [score.as_json() for score in scores]})
+
+
+__all__ = ["page", "summary"]

@@ -50,9 +50,14 @@ class Row:
     def command(self) -> str:
         """What measures this row alone."""
         quick = " --quick" if self.size.name == "quick" else ""
-        own = " --own-code" if PATH.search(self.defense) or PATH.search(self.attack) else ""
+        own = " --own-code" if self.own else ""
         about = f'--client {self.client.name} --defense "{self.defense}" --attack "{self.attack}"'
         return f"leakgauge standings {about}{quick}{own}"
+
+    @property
+    def own(self) -> list[str]:
+        """The user's own objects that it names."""
+        return sorted({*PATH.findall(self.defense), *PATH.findall(self.attack)})
 
     def read(self) -> tuple[Protection, Attack]:
         """Defense and attack as values. Imports the user's code that they name."""
@@ -62,7 +67,6 @@ class Row:
     @property
     def identity(self) -> str:
         """The hash of what the row is about, with the versions of its parts and the source of the user's own."""
-        own = sorted({*PATH.findall(self.defense), *PATH.findall(self.attack)})
         whole = {
             "standings": VERSION,
             "format": FORMAT,
@@ -71,7 +75,7 @@ class Row:
             "defense": self.defense,
             "attack": self.attack,
             "versions": [versions(part) for part in self.read()],
-            "source": [_source(path) for path in own],
+            "source": [_source(path) for path in self.own],
         }
         return hashlib.sha256(canonical(whole).encode()).hexdigest()[:24]
 
@@ -102,6 +106,7 @@ class Score:
             "client": self.row.client.name,
             "defense": self.row.defense,
             "attack": self.row.attack,
+            "size": self.row.size.name,
             "command": self.row.command,
         }
         return about | {name: value for name, value in asdict(self).items() if name != "row"}

@@ -15,10 +15,10 @@ import torch
 
 from leakgauge import data
 from leakgauge.audit.run import claim
-from leakgauge.audit.store import Store, canonical, write
-from leakgauge.errors import MissingDataError
+from leakgauge.audit.store import Store
+from leakgauge.errors import LeakgaugeError, MissingDataError
 from leakgauge.standings.rows import Row, Score, measured
-from leakgauge.standings.set_ups import VERSION
+from leakgauge.standings.set_ups import Size, clients, planned
 from leakgauge.storage.lock import locked
 from leakgauge.storage.private import prepare
 from leakgauge.threads import one_thread
@@ -28,9 +28,9 @@ Report = Callable[[int, int, Score], None]
 
 
 def run(rows: Sequence[Row], out: Path | str, *, workers: int = 1, report: Report | None = None) -> list[Score]:
-    """Measure the rows that are not in the folder yet; all scores, in the order of the rows.
+    """Measure the rows that are not in the folder yet; their scores, in the order of the rows.
 
-    Also writes ``standings.json``. Rows of a folder belong to one environment; the same call resumes.
+    Rows of a folder belong to one environment; the same call resumes.
     """
     folder = Path(out)
     prepare(folder)
@@ -39,10 +39,33 @@ def run(rows: Sequence[Row], out: Path | str, *, workers: int = 1, report: Repor
         claim(store)
         store.sweep()
         scores = dict(_measured(rows, store, workers, report))
-        ordered = [scores[row] for row in rows]
-        summary = {"version": VERSION, "rows": [score.as_json() for score in ordered]}
-        write(folder / "standings.json", canonical(summary).encode())
-    return ordered
+    return [scores[row] for row in rows]
+
+
+def gathered(out: Path | str, size: Size, *, own_code: bool = False) -> list[Score]:
+    """Every row of a size in the folder that is still what it was measured as: ours in their order, then others.
+
+    Rows that name somebody's own code are read, which imports it, only if ``own_code`` says so.
+    """
+    store, order = Store(Path(out)), {key: place for place, key in enumerate(planned(size, clients(size)))}
+    scores = []
+    for path in sorted((store.folder / "cells").glob("*.json")):
+        raw = store.result(path.stem)
+        if raw.get("kind") != "row" or raw["size"] != size.name:
+            continue
+        row = Row(clients(size, [raw["client"]])[0], size, raw["defense"], raw["attack"])
+        if (own_code or not row.own) and _current(row, path.stem):
+            scores.append(Score.of_json(row, raw))
+    last = len(order)
+    return sorted(scores, key=lambda one: order.get((one.row.client, one.row.defense, one.row.attack), last))
+
+
+def _current(row: Row, identity: str) -> bool:
+    """Whether a row would be measured as the same again: no part has another version now, or cannot be read."""
+    try:
+        return row.identity == identity
+    except LeakgaugeError:
+        return False
 
 
 def available(rows: Sequence[Row]) -> tuple[list[Row], dict[str, str]]:
@@ -98,4 +121,4 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-__all__ = ["available", "run"]
+__all__ = ["available", "gathered", "run"]
