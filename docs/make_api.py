@@ -88,6 +88,8 @@ ROOMS = {
     "metrics": ("Metrics", "How near a reconstruction is. [Units](../explanation/metrics-and-units.md)."),
     "data": ("Data", "Data sets, files and folders of records. [How to](../how-to/get-data.md)."),
     "training": ("Training", "Central training with checkpoints, accuracy and what a defense costs."),
+    "tune": ("Tuning", "A search of your own for the settings of an attack. [How to](../how-to/tune-an-attack.md)."),
+    "standings": ("Standings", "One fixed set of clients for everybody. [How to](../how-to/standings.md)."),
     "fl": ("Federated training", "Rounds of clients, engines that run them, and sums that tell nobody's own values."),
     "claims": ("Claims", "Privacy settings of other packages, examined. [How to](../how-to/check-privacy-claims.md)."),
 }
