@@ -195,7 +195,7 @@ class Study:
             "defenses": dict(parts.defenses),
             "adversaries": dict(parts.adversaries),
             "threat": threat,
-            "metrics": metrics.of(parts.dataset.domain, spec.verdict.recognisable, exact=spec.verdict.exact),
+            "metrics": _metrics(parts, task.value),
             "_tasks": {},
         }
         for name, value in values.items():
@@ -331,6 +331,16 @@ def _check_counts(parts: Assembly) -> None:
     problem = skew_problem(spec.task.class_counts, spec.task.recipe.batch, domain.classes)
     if problem is not None:
         raise SpecError([Problem(parts.file, "task.class_counts", *problem)])
+
+
+def _metrics(parts: Assembly, task: Task) -> DomainMetrics:
+    """How records are scored: what the domain says, what the spec asks for, through the model as the client begins."""
+    rules, domain, model = parts.spec.verdict, task.domain, task.model
+    own = metrics.of(domain, rules.recognisable, exact=rules.exact)
+    tried = attempt(lambda: metrics.of(domain, rules.recognisable, exact=rules.exact, also=rules.also, model=model))
+    if tried.faults:
+        raise SpecError(problems_of(tried, parts.file, "verdict.also"))
+    return tried.value or own
 
 
 def _normalised(module: nn.Module, spec: Spec) -> nn.Module:

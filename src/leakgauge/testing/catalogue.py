@@ -73,8 +73,11 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "metric": {
         "digits": ("digits()",),
         "feature_share": ("feature_share()", "feature_share(tolerance=0.05)"),
+        "lpips": ("lpips()", "lpips(net='vgg')"),
+        "ms_ssim": ("ms_ssim()", "ms_ssim(scales=2)"),
         "mse": ("mse()",),
         "psnr": ("psnr()",),
+        "representation_mse": ("representation_mse()",),
         "row_error": ("row_error()",),
         "ssim": ("ssim()",),
         "token_share": ("token_share()",),
