@@ -290,12 +290,14 @@ class Candidate:
 
     Inputs ``[N, B, …]``, labels ``[N, B]`` or ``[N, B, classes]`` (probabilities), and the nuisances it assumes, by
     address, ``[N, …]``. ``look`` runs the model once more where somebody asks for features or batch statistics.
+    ``codes`` ``[N, B, …]`` are what a generator drew the inputs from, if one did.
     """
 
     inputs: Tensor
     labels: Tensor
     nuisances: Nuisances = field(default_factory=dict)
     look: Callable[[Candidate], Seen] | None = field(default=None, compare=False)
+    codes: Tensor | None = field(default=None, compare=False)
 
     @cached_property
     def _seen(self) -> Seen:

@@ -45,8 +45,14 @@ SOLVERS: dict[str, list[Solver]] = {
     "momentum": [momentum(lr=0.03, steps=60, beta=0.3), momentum(lr=0.035, steps=100, beta=0.0)],
     "lbfgs": [lbfgs(steps=40)],
     "gauss_newton": [gauss_newton(steps=5)],
+    "cma": [cma(sigma=0.5, steps=300)],
 }
-EVERY = [solver for name in REGISTRY["solver"] for solver in SOLVERS.get(name, [])]
+WITHOUT_CMA = pytest.mark.skipif(find_spec("cma") is None, reason="type: pip install 'leakgauge[cma]'")
+EVERY = [
+    pytest.param(solver, marks=[WITHOUT_CMA, pytest.mark.slow] if name == "cma" else [])
+    for name in REGISTRY["solver"]
+    for solver in SOLVERS.get(name, [])
+]
 
 
 def test_every_registered_solver_is_put_through_the_law() -> None:

@@ -2,6 +2,7 @@
 
 from leakgauge.adversary.adversary import Adversary, Reconstruction
 from leakgauge.adversary.labels import Counts, counts_of, labels_of
+from leakgauge.adversary.estimated import Estimated
 from leakgauge.adversary.likelihoods import (
     L1,
     L2,

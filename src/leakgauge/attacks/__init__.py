@@ -8,13 +8,14 @@ from leakgauge.attacks.dlg import dlg, idlg
 from leakgauge.attacks.drop_layer import DropLayer
 from leakgauge.attacks.exact_recovery import ExactRecovery
 from leakgauge.attacks.exposure import Exposure, Watch, exposure
+from leakgauge.attacks.generative import Gias, ggl
 from leakgauge.attacks.inverting import inverting_gradients
 from leakgauge.attacks.recovering import Recovery, recover
 from leakgauge.attacks.staged import BestOf, Staged
 from leakgauge.attacks.standard import Standard
 
 adaptive, analytic, drop_layer, exact_recovery = Adaptive, Analytic, DropLayer, ExactRecovery
-best_of, staged, standard = BestOf, Staged, Standard
+best_of, gias, staged, standard = BestOf, Gias, Staged, Standard
 
 __all__ = [
     "Adaptive",
@@ -23,6 +24,7 @@ __all__ = [
     "DropLayer",
     "ExactRecovery",
     "Exposure",
+    "Gias",
     "Hint",
     "Recovery",
     "Staged",
@@ -36,6 +38,8 @@ __all__ = [
     "drop_layer",
     "exact_recovery",
     "exposure",
+    "ggl",
+    "gias",
     "hints",
     "idlg",
     "inverting_gradients",

@@ -22,6 +22,7 @@ from leakgauge.cli import (
     report,
     signing,
     train,
+    train_prior,
 )
 from leakgauge.cli.terminal import echo
 from leakgauge.errors import ExitCode, LeakgaugeError
@@ -92,6 +93,7 @@ def program(
       leakgauge check leakgauge.toml    list its problems, or show the plan
       leakgauge audit leakgauge.toml    attack your own set-up; writes an HTML report
       leakgauge train                   train a model with federated clients
+      leakgauge train-prior --data fashion_mnist --out prior.safetensors
       leakgauge list                    every part: defenses, attacks, priors, models
       leakgauge list model              parts of one kind
       leakgauge data list               the data sets, and which are on this machine
@@ -111,6 +113,7 @@ app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("price")(price.price)
 app.command("train")(train.train)
+app.command("train-prior")(train_prior.train_prior)
 app.command("verify")(signing.verify)
 app.command("list")(listing.show)
 app.add_typer(signing.app, name="key")

@@ -7,6 +7,8 @@ Priors add and scale: ``1e-4*tv() + 0.1*pixel_range()``.
 from leakgauge.priors.base import PriorPart, Scaled, Sum
 from leakgauge.priors.densities import GaussianPrior, LaplacePrior, Uniform
 from leakgauge.priors.finite import Finite
+from leakgauge.priors.generators import Generated, Generator, Learned, Tuned
+from leakgauge.priors.patches import Patches
 from leakgauge.priors.pixels import Norm, PixelRange
 from leakgauge.priors.total_variation import TotalVariation
 
@@ -17,21 +19,30 @@ pixel_range = PixelRange
 gaussian_prior = GaussianPrior
 laplace_prior = LaplacePrior
 norm = Norm
+learned = Learned
+patches = Patches
 
 __all__ = [
     "Finite",
     "GaussianPrior",
+    "Generated",
+    "Generator",
     "LaplacePrior",
+    "Learned",
     "Norm",
+    "Patches",
     "PixelRange",
     "PriorPart",
     "Scaled",
     "Sum",
     "TotalVariation",
+    "Tuned",
     "Uniform",
     "gaussian_prior",
     "laplace_prior",
+    "learned",
     "norm",
+    "patches",
     "pixel_range",
     "tv",
     "uniform",
