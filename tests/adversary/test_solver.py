@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from leakgauge.adversary.solver import (
     Solver,
     adam,
     ball,
+    cma,
     constant,
     cosine_decay,
     exponential,

@@ -13,7 +13,7 @@ import leakgauge as lg
 from leakgauge.adversary import Adversary, adam, attack, cosine_decay, density, l2
 from leakgauge.adversary.estimated import Estimated
 from leakgauge.adversary.nulls import noise
-from leakgauge.attacks import gias, ggl
+from leakgauge.attacks import ggl, gias
 from leakgauge.errors import DomainError, MissingExtraError
 from leakgauge.expr import parse
 from leakgauge.priors import Generator, Learned, Tuned, tv

@@ -30,7 +30,7 @@ def stripes(count: int, seed: int = 0) -> Records:
 @pytest.fixture(scope="module")
 def vae(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("prior") / "stripes.safetensors"
-    trained = train_vae(stripes(200), codes=4, widths=(32,), epochs=30, batch=20, learning_rate=3e-3)
+    trained = train_vae(stripes(200), codes=4, classes=False, widths=(32,), epochs=30, batch=20, learning_rate=3e-3)
     guess = stripes(200).inputs
     assert trained.score > -10 * float((guess - guess.mean(0)).square().mean().log10())  # better than the mean picture
     path.write_bytes(trained.content)
@@ -99,5 +99,3 @@ def test_the_command_writes_a_prior(tmp_path: Path) -> None:
 def test_too_few_records() -> None:
     with pytest.raises(DomainError, match="too few"):
         train_vae(stripes(5))
-
-

@@ -345,11 +345,14 @@ class _Run:
         return Block(self._inputs(seeds, keys), box=self.task.domain.box)
 
     def _codes(self, seeds: Sequence[int], keys: Sequence[_Key]) -> Block:
-        """The codes of a generator in place of inputs: normal, or where another search of them ended."""
+        """The codes of a generator in place of inputs, each time from the middle of its prior, then from anywhere."""
         assert self.generator is not None
+        decode = self.generator.decoder(self.like, self.task.domain.shape)
         codes = draw(seeds, (self.group.batch, self.generator.codes), 0, like=self.like)
+        # equal codes of a batch would stay equal: only one record alone can begin in the middle
+        codes[[n for n, key in enumerate(keys) if key.restart == 0 and self.group.batch == 1]] = 0
         self._begun(codes, keys)
-        return Block(self.generator.begin(codes), self.generator.decoder(self.like, self.task.domain.shape))
+        return Block(self.generator.begin(codes, self._labels_of(keys)), decode)
 
     @property
     def _prior_weight(self) -> float:

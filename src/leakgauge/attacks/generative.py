@@ -23,7 +23,7 @@ from leakgauge.types import Progress, Threat, Treatment
 class Gias(Part):
     """Search the codes of a generator, then move its weights: ``max_z``, and from there ``max_W`` of the posterior.
 
-    ``tune_steps=0`` is the first step alone: under noise the second one fits it, unless ``stiffness`` holds the weights.
+    ``tune_steps=0`` is the first step alone: under noise the second one fits it, unless ``stiffness`` holds weights.
     The published likelihood is the cosine; ``density()`` is better where the defense has one, and then ``weight`` of
     the codes' prior is 1.
 
@@ -77,7 +77,9 @@ class Gias(Part):
         searched = self.search(task, observations, seed=seed, progress=progress, **how)
         if not self.tune_steps:
             return searched
-        (tuned,) = attack([self.tuning], task, observations, seed, progress=progress, begin=searched.codes, **how)
+        assert searched.codes is not None
+        begin = searched.codes[..., : self.prior.codes]
+        (tuned,) = attack([self.tuning], task, observations, seed, progress=progress, begin=begin, **how)
         return replace(tuned, evaluations=tuned.evaluations + searched.evaluations)
 
 

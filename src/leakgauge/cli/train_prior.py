@@ -20,6 +20,7 @@ def train_prior(
     family: Annotated[str, typer.Option(help="vae (a generator) or patches (a density).")] = "vae",
     records: Annotated[Optional[int], typer.Option(help="Use only so many records; all by default.")] = None,  # noqa: UP045
     codes: Annotated[int, typer.Option(help="Numbers that a record of a vae is drawn from.")] = 32,
+    classes: Annotated[bool, typer.Option(help="Tell a vae labels, which attacks know or infer.")] = True,
     epochs: Annotated[int, typer.Option(help="Passes over the records of a vae.")] = 20,
     size: Annotated[int, typer.Option(help="Pixels of the side of a patch.")] = 6,
     components: Annotated[int, typer.Option(help="Of the mixture of patches.")] = 16,
@@ -50,8 +51,10 @@ def train_prior(
     public: Any = source.train if records is None else source.sample(records, seed=seed, split="train")
     with _bar(quiet) as tick:
         if family == "vae":
-            trained = train_vae(public, codes=codes, epochs=epochs, seed=seed, progress=tick)
-            told = f"draws records that were held back at {trained.score:.1f} dB: hardly any search of codes does better"
+            trained = train_vae(public, codes=codes, classes=classes, epochs=epochs, seed=seed, progress=tick)
+            told = (
+                f"draws records that were held back at {trained.score:.1f} dB: hardly any search of codes does better"
+            )
         else:
             trained = train_patches(public, size=size, components=components, seed=seed, progress=tick)
             told = f"log density of patches that were held back: {trained.score:.1f}"

@@ -1,7 +1,7 @@
 """Priors that are generators: the record is ``x = G(z)`` with ``z ~ N(0, I)``, and the solver moves the codes z.
 
-``log p(z) = −½ ‖z‖² + constant``. Whatever G cannot draw is impossible, so a generator is a strong prior: where the update
-says little it still draws something plausible. Compare with the same search on noise in place of the update
+``log p(z) = −½ ‖z‖² + constant``. Whatever G cannot draw is impossible, so a generator is a strong prior: where the
+update says little it still draws something plausible. Compare with the same search on noise in place of the update
 (:func:`leakgauge.adversary.nulls.noise`; an audit does so by itself) before a picture is called a reconstruction.
 """
 
@@ -13,12 +13,14 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from leakgauge import guards
 from leakgauge.errors import DomainError
@@ -33,28 +35,42 @@ TRAIN = "type: leakgauge train-prior"
 class Generated(PriorPart):
     """A prior over codes: ``network [n, codes] → [n, *shape]``, pixels in [0, 1] where records are images.
 
-    A subclass says ``network`` and ``codes``. An adversary whose prior has one (beside other terms, if you like:
+    A subclass says ``network`` and ``codes``; one that draws records of a class (``classes`` > 0) gets the label after the
+    codes, one-hot: ``[n, codes + classes]``. An adversary whose prior has one (beside other terms, if you like:
     ``learned(file="faces.safetensors") + 1e-3*tv()``) searches the codes in place of the inputs.
     """
 
     codes: int
+    classes: int = 0
 
     @property
     def network(self) -> nn.Module:
         raise NotImplementedError
 
     def __call__(self, candidate: Candidate) -> Tensor:
-        return -0.5 * self._raw(candidate).flatten(1).square().sum(1)
+        square: Tensor = self._raw(candidate)[..., : self.codes].flatten(1).square().sum(1)
+        return -0.5 * square
 
-    def begin(self, codes: Tensor) -> Tensor:
-        """What the solver moves, ``[N, B, …]``, where the codes ``[N, B, codes]`` are known."""
-        return codes
+    def begin(self, codes: Tensor, labels: Tensor | None = None) -> Tensor:
+        """What the solver moves, ``[N, B, …]``, from codes ``[N, B, codes]`` and labels; of labels there is no slope."""
+        if not self.classes:
+            return codes
+        if labels is None or labels.dim() != 2:
+            raise DomainError(
+                "it draws records of a class, and no class is known",
+                where=repr(self),
+                remedy="grant or infer labels, or train a prior without them",
+            )
+        if int(labels.max()) >= self.classes:
+            what = f"it knows {self.classes} classes, a label is {int(labels.max())}"
+            raise DomainError(what, where=repr(self), remedy="train it on records of this data set")
+        return torch.cat([codes, F.one_hot(labels, self.classes).to(codes)], 2)
 
     def decoder(self, like: Tensor, shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
         """``[N, B, …] → [N, B, *shape]``, in the precision of ``like``; an error if the network draws another shape."""
         network = copied(self.network, like)
         with torch.no_grad():
-            drawn = tuple(network(like.new_zeros(1, self.codes)).shape[1:])
+            drawn = tuple(network(like.new_zeros(1, self.codes + self.classes)).shape[1:])
         if drawn != shape:
             raise DomainError(
                 f"the generator draws records of shape {drawn}, the client's have {shape}",
@@ -64,11 +80,16 @@ class Generated(PriorPart):
         return self._decoder(network)
 
     def _decoder(self, network: nn.Module) -> Callable[[Tensor], Tensor]:
-        def decode(codes: Tensor) -> Tensor:
-            drawn: Tensor = network(codes.flatten(0, 1))
-            return drawn.unflatten(0, codes.shape[:2])
+        def decode(raw: Tensor) -> Tensor:
+            drawn: Tensor = network(self._held(raw.flatten(0, 1), self.codes))
+            return drawn.unflatten(0, raw.shape[:2])
 
         return decode
+
+    def _held(self, raw: Tensor, moving: int) -> Tensor:
+        """What enters the network, without a slope beyond the first entries."""
+        last = self.codes + self.classes
+        return torch.cat([raw[..., :moving], raw[..., moving:last].detach()], -1)
 
     def _raw(self, candidate: Candidate) -> Tensor:
         if candidate.codes is None:
@@ -86,6 +107,7 @@ class Generator(Generated):
 
     module: nn.Module
     codes: int
+    classes: int = 0
 
     def __post_init__(self) -> None:
         guards.count(self.codes, "codes", "generator")
@@ -119,7 +141,11 @@ class Learned(Generated):
 
     @property
     def codes(self) -> int:  # type: ignore[override]
-        return int(self.network[0].in_features)  # type: ignore[index]
+        return int(self.network[0].in_features) - self.classes  # type: ignore[index]
+
+    @property
+    def classes(self) -> int:  # type: ignore[override]
+        return classes_of(self.file, self.sha256)
 
     def trained_on(self, inputs: Tensor) -> int:
         """How many of these records the prior was trained on: report none of them."""
@@ -147,33 +173,38 @@ class Tuned(Generated):
     def codes(self) -> int:  # type: ignore[override]
         return self.base.codes
 
+    @property
+    def classes(self) -> int:  # type: ignore[override]
+        return self.base.classes
+
     def __repr__(self) -> str:
         return f"tuned({self.base!r}, stiffness={self.stiffness})"
 
     def __call__(self, candidate: Candidate) -> Tensor:
         raw = self._raw(candidate)
-        moved = raw[..., self.codes :] - self._weights(raw)
+        moved = raw[..., self.codes + self.classes :] - self._weights(raw)
         held = -0.5 * raw[..., : self.codes].detach().flatten(1).square().sum(1)
         return held - 0.5 * self.stiffness * moved.flatten(1).square().sum(1)
 
-    def begin(self, codes: Tensor) -> Tensor:
-        return torch.cat([codes, self._weights(codes).expand(*codes.shape[:2], -1)], 2)
+    def begin(self, codes: Tensor, labels: Tensor | None = None) -> Tensor:
+        return torch.cat([self.base.begin(codes, labels), self._weights(codes).expand(*codes.shape[:2], -1)], 2)
 
     def _weights(self, like: Tensor) -> Tensor:
         return torch.cat([w.detach().flatten() for w in self.network.parameters()]).to(like)
 
     def _decoder(self, network: nn.Module) -> Callable[[Tensor], Tensor]:
         weights = dict(network.named_parameters())
-        sizes, count = [w.numel() for w in weights.values()], self.codes
+        sizes, first = [w.numel() for w in weights.values()], self.codes + self.classes
 
         def one(raw: Tensor) -> Tensor:
-            pieces = raw[count:].split(sizes)
+            pieces = raw[first:].split(sizes)
             own = {name: p.view(w.shape) for (name, w), p in zip(weights.items(), pieces, strict=True)}
-            drawn: Tensor = torch.func.functional_call(network, own, (raw[None, :count].detach(),))
+            drawn: Tensor = torch.func.functional_call(network, own, (self._held(raw[None], 0),))
             return drawn[0]
 
         def decode(raw: Tensor) -> Tensor:
-            return torch.func.vmap(one)(raw.flatten(0, 1)).unflatten(0, raw.shape[:2])
+            drawn: Tensor = torch.func.vmap(one)(raw.flatten(0, 1))
+            return drawn.unflatten(0, raw.shape[:2])
 
         return decode
 
@@ -196,11 +227,17 @@ def copied(network: nn.Module, like: Tensor) -> nn.Module:
 # --- files
 
 
+@lru_cache(maxsize=16)
+def classes_of(file: str, sha256: str) -> int:
+    """How many classes the generator in a file tells apart; 0 where it needs no label."""
+    return int(facts_of(read_state(Path(file)), "vae").get("classes", 0))
+
+
 def decoder_network(codes: int, widths: tuple[int, ...], shape: tuple[int, ...], boxed: bool) -> nn.Sequential:
     """The decoder of a small variational autoencoder: linear layers with GELU; a sigmoid at the end of pixels."""
     sizes = (codes, *widths, torch.Size(shape).numel())
     layers: list[nn.Module] = []
-    for first, second in zip(sizes, sizes[1:], strict=False):
+    for first, second in pairwise(sizes):
         layers += [nn.Linear(first, second), nn.GELU()]
     layers[-1:] = [nn.Sigmoid()] if boxed else []
     return nn.Sequential(*layers, nn.Unflatten(1, shape))
@@ -255,7 +292,12 @@ def read_decoder(file: str, sha256: str) -> nn.Sequential:
     state = read_state(Path(file))
     facts = facts_of(state, "vae")
     try:
-        network = decoder_network(int(facts["codes"]), tuple(facts["widths"]), tuple(facts["shape"]), facts["boxed"])
+        network = decoder_network(
+            int(facts["codes"]) + int(facts.get("classes", 0)),
+            tuple(facts["widths"]),
+            tuple(facts["shape"]),
+            facts["boxed"],
+        )
     except (KeyError, TypeError, ValueError, RuntimeError) as fault:
         raise FileError(f"says what cannot be ({fault})", where=file, remedy=TRAIN) from None
     weights = {name: value for name, value in state.tensors.items() if name != "records"}

@@ -21,7 +21,7 @@ from leakgauge.types import Candidate
 
 @dataclass(frozen=True)
 class Mixture:
-    """A Gaussian mixture in d dimensions: ``logits [K]``, ``means [K, d]``, Cholesky factors of precisions ``[K, d, d]``.
+    """A Gaussian mixture: ``logits [K]``, ``means [K, d]``, Cholesky ``factors`` of the precisions ``[K, d, d]``.
 
     ``log p(x) = logsumexp_k(log w_k + log|R_k| − ½ ‖R_kᵀ (x − μ_k)‖² − ½ d log 2π)``, with precision ``R Rᵀ``.
     """

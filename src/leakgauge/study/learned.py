@@ -26,7 +26,7 @@ def problems_of_priors(adversaries: Mapping[str, tuple[Attack, ...]], reported: 
                 problems += problems_of(tried, file, key)
             known = prior.trained_on(reported.inputs) if isinstance(prior, Learned | Patches) else 0
             if known:
-                what = f"{prior.file} was trained on {known} of the {len(reported)} reported records"
+                what = f"{prior!r} was trained on {known} of the {len(reported)} reported records"
                 problems.append(Problem(file, key, what, "train the prior on other records"))
     return problems
 

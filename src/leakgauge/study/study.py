@@ -28,8 +28,8 @@ from leakgauge.defenses.protection import Protection
 from leakgauge.metrics import DomainMetrics
 from leakgauge.study.attempts import attempt, problems_of
 from leakgauge.study.fits import Values, problems_of_values
-from leakgauge.study.peers import peers
 from leakgauge.study.learned import problems_of_priors
+from leakgauge.study.peers import peers
 from leakgauge.study.roles import Roles, digest
 from leakgauge.study.sections import Attacks, Checkpoints, Problem, Spec, SpecError, VerdictSpec
 from leakgauge.study.skew import skew_problem
