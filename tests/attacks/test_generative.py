@@ -109,6 +109,28 @@ def test_a_density_and_other_priors_join_in() -> None:
     assert [one.codes.shape for one in swept if one.codes is not None] == [(2, 1, CODES)] * 2
 
 
+def test_a_generator_of_classes_is_told_the_label() -> None:
+    task = client()
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(6)
+        layers = nn.Sequential(nn.Linear(CODES + 3, 36), nn.Sigmoid(), nn.Unflatten(1, (1, 6, 6)))
+    prior, codes, labels = Generator(layers, CODES, classes=3), torch.randn(2, CODES), torch.tensor([2, 0])
+    with torch.no_grad():
+        inputs = layers(torch.cat([codes, torch.eye(3)[labels]], 1))
+    observed = lg.observe(task, lg.Records(inputs, labels, task.domain))
+    attacker = Adversary(l2(), 1e-6 * prior, adam(lr=0.1, steps=20))
+    result = attacker(task, observed)
+    assert result.codes is not None
+    torch.testing.assert_close(result.codes[:, 0, CODES:], torch.eye(3)[labels])  # the search leaves labels alone
+    with torch.no_grad():
+        torch.testing.assert_close(layers(result.codes[:, 0]), result.inputs[:, 0])
+    hidden = lg.observe(task, lg.Records(inputs, labels, task.domain), threat=lg.Threat(labels="joint"))
+    with pytest.raises(DomainError, match="no class is known"):
+        replace(attacker, labels="joint")(task, hidden)
+    with pytest.raises(DomainError, match="knows 2 classes"):
+        Generator(layers, CODES + 1, classes=2).begin(torch.zeros(1, 1, CODES + 1), torch.tensor([[2]]))
+
+
 # --- what cannot be
 
 

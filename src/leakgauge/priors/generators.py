@@ -35,8 +35,8 @@ TRAIN = "type: leakgauge train-prior"
 class Generated(PriorPart):
     """A prior over codes: ``network [n, codes] → [n, *shape]``, pixels in [0, 1] where records are images.
 
-    A subclass says ``network`` and ``codes``; one that draws records of a class (``classes`` > 0) gets the label after the
-    codes, one-hot: ``[n, codes + classes]``. An adversary whose prior has one (beside other terms, if you like:
+    A subclass says ``network`` and ``codes``; one that draws records of a class (``classes`` > 0) gets the label after
+    the codes, one-hot: ``[n, codes + classes]``. An adversary whose prior has one (beside other terms, if you like:
     ``learned(file="faces.safetensors") + 1e-3*tv()``) searches the codes in place of the inputs.
     """
 
@@ -52,7 +52,7 @@ class Generated(PriorPart):
         return -0.5 * square
 
     def begin(self, codes: Tensor, labels: Tensor | None = None) -> Tensor:
-        """What the solver moves, ``[N, B, …]``, from codes ``[N, B, codes]`` and labels; of labels there is no slope."""
+        """What the solver moves, ``[N, B, …]``, from codes ``[N, B, codes]`` and labels, which have no slope."""
         if not self.classes:
             return codes
         if labels is None or labels.dim() != 2:
