@@ -82,7 +82,7 @@ class Generated(PriorPart):
     def _decoder(self, network: nn.Module) -> Callable[[Tensor], Tensor]:
         def decode(raw: Tensor) -> Tensor:
             drawn: Tensor = network(self._held(raw.flatten(0, 1), self.codes))
-            return drawn.unflatten(0, raw.shape[:2])
+            return drawn.reshape(*raw.shape[:2], *drawn.shape[1:])
 
         return decode
 
@@ -204,7 +204,7 @@ class Tuned(Generated):
 
         def decode(raw: Tensor) -> Tensor:
             drawn: Tensor = torch.func.vmap(one)(raw.flatten(0, 1))
-            return drawn.unflatten(0, raw.shape[:2])
+            return drawn.reshape(*raw.shape[:2], *drawn.shape[1:])
 
         return decode
 
