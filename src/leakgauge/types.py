@@ -291,6 +291,7 @@ class Candidate:
     Inputs ``[N, B, …]``, labels ``[N, B]`` or ``[N, B, classes]`` (probabilities), and the nuisances it assumes, by
     address, ``[N, …]``. ``look`` runs the model once more where somebody asks for features or batch statistics.
     ``places [N]`` says which of the observations each problem attacks.
+    ``codes`` ``[N, B, …]`` are what a generator drew the inputs from, if one did.
     """
 
     inputs: Tensor
@@ -298,6 +299,7 @@ class Candidate:
     nuisances: Nuisances = field(default_factory=dict)
     look: Callable[[Candidate], Seen] | None = field(default=None, compare=False)
     places: Tensor | None = field(default=None, compare=False)
+    codes: Tensor | None = field(default=None, compare=False)
 
     @cached_property
     def _seen(self) -> Seen:

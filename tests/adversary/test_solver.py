@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from leakgauge.adversary.solver import (
     Solver,
     adam,
     ball,
+    cma,
     constant,
     cosine_decay,
     exponential,
@@ -45,8 +47,14 @@ SOLVERS: dict[str, list[Solver]] = {
     "momentum": [momentum(lr=0.03, steps=60, beta=0.3), momentum(lr=0.035, steps=100, beta=0.0)],
     "lbfgs": [lbfgs(steps=40)],
     "gauss_newton": [gauss_newton(steps=5)],
+    "cma": [cma(sigma=0.5, steps=300)],
 }
-EVERY = [solver for name in REGISTRY["solver"] for solver in SOLVERS.get(name, [])]
+WITHOUT_CMA = pytest.mark.skipif(find_spec("cma") is None, reason="type: pip install 'leakgauge[cma]'")
+EVERY = [
+    pytest.param(solver, marks=[WITHOUT_CMA, pytest.mark.slow] if name == "cma" else [])
+    for name in REGISTRY["solver"]
+    for solver in SOLVERS.get(name, [])
+]
 
 
 def test_every_registered_solver_is_put_through_the_law() -> None:

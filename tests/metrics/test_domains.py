@@ -42,7 +42,11 @@ def draw(domain: Domain, n: int = 4) -> Tensor:
     return rows
 
 
-@pytest.mark.parametrize("metric", examples("metric"), ids=repr)
+ELSEWHERE = ("lpips", "ms_ssim", "representation_mse")
+"""Those that need weights, larger pictures or a model: test_perceptual.py puts them through the laws."""
+
+
+@pytest.mark.parametrize("metric", [m for m in examples("metric") if m.name not in ELSEWHERE], ids=repr)
 def test_laws(metric: Metric) -> None:
     kinds = [kind for kind in DOMAINS if kind in metric.kinds]  # type: ignore[attr-defined]
     assert kinds

@@ -1,6 +1,7 @@
 """The adversary: likelihoods, labels, gradient paths, the batched solver."""
 
 from leakgauge.adversary.adversary import Adversary, Reconstruction
+from leakgauge.adversary.estimated import Estimated
 from leakgauge.adversary.labels import Counts, counts_of, labels_of
 from leakgauge.adversary.likelihoods import (
     L1,
@@ -38,7 +39,7 @@ from leakgauge.adversary.solver import (
     warmup,
 )
 
-adversary = Adversary
+adversary, estimated = Adversary, Estimated
 
 __all__ = [
     "L1",
@@ -48,6 +49,7 @@ __all__ = [
     "Cosine",
     "Counts",
     "Density",
+    "Estimated",
     "Forgiving",
     "Likelihood",
     "Marginal",
@@ -65,6 +67,7 @@ __all__ = [
     "cosine_decay",
     "counts_of",
     "density",
+    "estimated",
     "exponential",
     "forgiving",
     "gauss_newton",

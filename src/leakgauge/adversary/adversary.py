@@ -41,7 +41,7 @@ class Reconstruction:
     without one: ``exact``, ``mixture`` (of a batch), ``exact in part``, ``not recovered``. Under an input stage:
     ``decoded`` or ``encoding`` (it was not), ``magnitudes``, ``undone`` or ``transformed in part``. None of them says
     that the guess is right; ``certified [n, B]`` does, where an attack proves single records. ``notes`` are sentences
-    for the ledger.
+    for the ledger. ``codes [n, B, …]`` are what a generator drew the inputs from, where the prior has one.
     """
 
     inputs: Tensor
@@ -54,6 +54,7 @@ class Reconstruction:
     encodings: Tensor | None = None
     certified: Tensor | None = None
     notes: tuple[str, ...] = ()
+    codes: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -128,7 +129,8 @@ class Adversary(Part):
     ) -> Reconstruction:
         """Attack every observation; results do not depend on how many there are.
 
-        ``begin`` ``[n, B, …]`` is where the first start of each begins, such as what another attack found.
+        ``begin`` ``[n, B, …]`` is where the first start of each begins, such as what another attack found; codes, where
+        the prior has a generator.
         """
         from leakgauge.adversary.run import attack  # the machinery imports this value
 

@@ -23,10 +23,11 @@ from leakgauge.adversary.solver.problem import Composite, Value, draw, spread, s
 from leakgauge.adversary.starts import SMALL_RATE, lengths
 from leakgauge.adversary.statistics import believed, refuse_without_norms
 from leakgauge.adversary.treatments import Case, settled
-from leakgauge.adversary.unknowns import INPUTS, SOFT_LABELS, Block, Unknowns
+from leakgauge.adversary.unknowns import CODES, INPUTS, SOFT_LABELS, Block, Unknowns
 from leakgauge.client import BATCH_STATISTICS, LABELS, LEARNING_RATE
 from leakgauge.errors import DomainError, ModelError
 from leakgauge.observation import Observation, check
+from leakgauge.priors.generators import Generated, generator_in
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task
 from leakgauge.types import Candidate, Progress, Seen, Tree
@@ -59,12 +60,14 @@ def attack(
             where="attack",
             remedy="give one setting for each weight; attack() runs them together",
         )
-    shape = (len(observations), observations[0].batch, *task.domain.shape)
+    generator = generator_in(settings[0].prior)
+    of_one = task.domain.shape if generator is None else (generator.codes,)
+    shape = (len(observations), observations[0].batch, *of_one)
     if begin is not None and begin.shape not in (shape, (len(settings), *shape)):
         raise DomainError(
-            f"{len(observations)} observations cannot begin at inputs of shape {tuple(begin.shape)}",
+            f"{len(observations)} observations cannot begin at {_moved(generator)} of shape {tuple(begin.shape)}",
             where="attack",
-            remedy="give one batch of inputs for each observation",
+            remedy=f"give one batch of {_moved(generator)} for each observation",
         )
     adversary = sweep(list(settings))
     _check_sweep(adversary)
@@ -75,6 +78,10 @@ def attack(
     parts = [run.reconstruct() for run in runs]
     order = torch.tensor([i for run in runs for i in run.group.places]).argsort()
     return [joined([part[s] for part in parts], order.tolist()) for s in range(len(settings))]
+
+
+def _moved(generator: Generated | None) -> str:
+    return "inputs" if generator is None else "codes"
 
 
 def _check_sweep(adversary: Adversary) -> None:
@@ -113,6 +120,7 @@ def joined(parts: Sequence[Reconstruction], places: Sequence[int]) -> Reconstruc
         sum(p.evaluations for p in parts),
         parts[0].path,
         certified=_certified(parts, order),
+        codes=None if parts[0].codes is None else torch.cat([p.codes for p in parts if p.codes is not None])[order],
         notes=tuple(dict.fromkeys(note for p in parts for note in p.notes)),
     )
 
@@ -143,6 +151,7 @@ class _Best:
     labels: Tensor
     trace: Tensor
     status: str
+    codes: Tensor | None
 
 
 @dataclass
@@ -173,6 +182,7 @@ class _Run:
         }  # a fitted scale is the likelihood's own
         self.searched = [one.address for one in listed if one.how == "optimised" and one.address not in elsewhere]
         self.labels = self._labels()
+        self.generator = generator_in(self.adversary.prior)
 
     def _labels(self) -> Tensor | None:
         """``[n, restarts, B]``: granted or inferred; None where they are optimised jointly."""
@@ -275,7 +285,8 @@ class _Run:
             values = unknowns.decode(raw)
             here = statistics[0] and {name: value[row_of[which]] for name, value in statistics[0].items()}
             own = None if labels is None else labels[which]
-            return values, self._candidate(values, own, here, places[which], paths[0])
+            candidate = self._candidate(values, own, here, places[which], paths[0])
+            return values, replace(candidate, codes=raw[INPUTS]) if self.generator else candidate
 
         def evaluate(raw: Tree, which: Tensor) -> Value:
             values, candidate = decoded(raw, which)
@@ -302,7 +313,7 @@ class _Run:
         )
         solution = spread(self.adversary.solver, setting_of).solve(problem, self.progress)
         self.evaluations += solution.evaluations
-        return replace(solution, unknowns=unknowns.decode(solution.unknowns))
+        return replace(solution, unknowns={**unknowns.decode(solution.unknowns), CODES: solution.unknowns[INPUTS]})
 
     def _no_examples(self) -> Examples | None:
         """A formed update no longer knows its examples: refuse a defense that acts on each of them."""
@@ -363,7 +374,7 @@ class _Run:
     # --- where the unknowns begin
 
     def _unknowns(self, seeds: Sequence[int], keys: Sequence[_Key]) -> Unknowns:
-        blocks = {INPUTS: Block(self._inputs(seeds, keys), box=self.task.domain.box)}
+        blocks = {INPUTS: self._codes(seeds, keys) if self.generator else self._block(seeds, keys)}
         if self.labels is None:
             logits = draw(seeds, (self.group.batch, self.task.domain.classes), 4, like=self.like)
             blocks[SOFT_LABELS] = Block(logits, decode=lambda raw: raw.softmax(-1))
@@ -372,6 +383,19 @@ class _Run:
             for name, shape in self.task.shapes(address, self.group.batch).items():
                 blocks[_block(r, address, name)] = Block.of_law(laws[name], (len(seeds), *shape), self.like, weight)
         return Unknowns(blocks)
+
+    def _block(self, seeds: Sequence[int], keys: Sequence[_Key]) -> Block:
+        return Block(self._inputs(seeds, keys), box=self.task.domain.box)
+
+    def _codes(self, seeds: Sequence[int], keys: Sequence[_Key]) -> Block:
+        """The codes of a generator in place of inputs, each time from the middle of its prior, then from anywhere."""
+        assert self.generator is not None
+        decode = self.generator.decoder(self.like, self.task.domain.shape)
+        codes = draw(seeds, (self.group.batch, self.generator.codes), 0, like=self.like)
+        # equal codes of a batch would stay equal: only one record alone can begin in the middle
+        codes[[n for n, key in enumerate(keys) if key.restart == 0 and self.group.batch == 1]] = 0
+        self._begun(codes, keys)
+        return Block(self.generator.begin(codes, self._labels_of(keys)), decode)
 
     @property
     def _prior_weight(self) -> float:
@@ -389,13 +413,18 @@ class _Run:
         if how in ("grey", "zeros"):
             # only the first start can be the flat one: a second would end where the first did
             inputs[first] = 0.5 if how == "grey" and self.task.domain.box is not None else 0.0
-        if self.begin is not None:
-            each = self.begin.dim() > inputs.dim()  # its own for every setting
-            begin = self.begin if each else self.begin.expand(self.settings, *self.begin.shape)
-            begins = [(key.setting, self.group.places[key.observation]) for key in keys if key.restart == 0]
-            if begins:
-                inputs[first] = torch.stack([begin[s, i] for s, i in begins]).to(inputs)
+        self._begun(inputs, keys)
         return inputs
+
+    def _begun(self, start: Tensor, keys: Sequence[_Key]) -> None:
+        """Put the first start of each observation where it was told to begin."""
+        begins = [(n, key) for n, key in enumerate(keys) if key.restart == 0]
+        if self.begin is None or not begins:
+            return
+        each = self.begin.dim() > start.dim()  # its own for every setting
+        begin = self.begin if each else self.begin.expand(self.settings, *self.begin.shape)
+        places = [(key.setting, self.group.places[key.observation]) for _, key in begins]
+        start[[n for n, _ in begins]] = torch.stack([begin[s, i] for s, i in places]).to(start)
 
     def _inputs_of_prior(self, restarts: Sequence[int], shape: tuple[int, ...]) -> Tensor:
         starts = getattr(self.adversary.prior, "starts", None)
@@ -473,6 +502,7 @@ class _Run:
                     hard[n],
                     solution.trace[:, n].clone(),
                     solution.status[n],
+                    solution.unknowns[CODES][n].clone() if self.generator else None,
                 )
 
     def _result(self, setting: int) -> Reconstruction:
@@ -485,6 +515,7 @@ class _Run:
             tuple(one.status for one in won),
             self.evaluations,
             self.used,
+            codes=torch.stack([one.codes for one in won if one.codes is not None]) if self.generator else None,
         )
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from leakgauge.types import Law, Tree
 from leakgauge.updates.trees import rows
 
-INPUTS, SOFT_LABELS = "inputs", "labels"
+INPUTS, SOFT_LABELS, CODES = "inputs", "labels", "codes"
 
 
 def same(raw: Tensor) -> Tensor:

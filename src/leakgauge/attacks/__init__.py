@@ -8,6 +8,7 @@ from leakgauge.attacks.dlg import dlg, idlg
 from leakgauge.attacks.drop_layer import DropLayer
 from leakgauge.attacks.exact_recovery import ExactRecovery
 from leakgauge.attacks.exposure import Exposure, Watch, exposure
+from leakgauge.attacks.generative import Gias, ggl
 from leakgauge.attacks.grad_inversion import GradInversion
 from leakgauge.attacks.inverting import inverting_gradients
 from leakgauge.attacks.recovering import Recovery, recover
@@ -16,7 +17,7 @@ from leakgauge.attacks.standard import Standard
 
 adaptive, analytic, drop_layer, exact_recovery = Adaptive, Analytic, DropLayer, ExactRecovery
 grad_inversion = GradInversion
-best_of, staged, standard = BestOf, Staged, Standard
+best_of, gias, staged, standard = BestOf, Gias, Staged, Standard
 
 __all__ = [
     "Adaptive",
@@ -25,6 +26,7 @@ __all__ = [
     "DropLayer",
     "ExactRecovery",
     "Exposure",
+    "Gias",
     "GradInversion",
     "Hint",
     "Recovery",
@@ -39,6 +41,8 @@ __all__ = [
     "drop_layer",
     "exact_recovery",
     "exposure",
+    "ggl",
+    "gias",
     "grad_inversion",
     "hints",
     "idlg",

@@ -24,6 +24,7 @@ from leakgauge.cli import (
     signing,
     standings,
     train,
+    train_prior,
     tune,
 )
 from leakgauge.cli.terminal import echo
@@ -97,6 +98,7 @@ def program(
       leakgauge tune leakgauge.toml …   search for the settings of an attack
       leakgauge standings --quick       every attack and defense on fixed clients; add your own
       leakgauge train                   train a model with federated clients
+      leakgauge train-prior --data fashion_mnist --out prior.safetensors
       leakgauge list                    every part: defenses, attacks, priors, models
       leakgauge list model              parts of one kind
       leakgauge data list               the data sets, and which are on this machine
@@ -119,6 +121,7 @@ app.command("price")(price.price)
 app.command("train")(train.train)
 app.command("tune")(tune.tune)
 app.command("standings")(standings.standings)
+app.command("train-prior")(train_prior.train_prior)
 app.command("verify")(signing.verify)
 app.command("list")(listing.show)
 app.add_typer(signing.app, name="key")

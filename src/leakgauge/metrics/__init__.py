@@ -12,8 +12,11 @@ from leakgauge.metrics.features import feature_errors, readable
 from leakgauge.metrics.images import distance, mse, non_finite, psnr, ssim
 from leakgauge.metrics.labels import label_accuracy, label_counts_accuracy
 from leakgauge.metrics.matching import Matching, match
-from leakgauge.metrics.pictures import Mse, Psnr, Ssim
+from leakgauge.metrics.perceptual import lpips
+from leakgauge.metrics.pictures import Lpips, Mse, MsSsim, Psnr, Ssim
+from leakgauge.metrics.representations import RepresentationMse, representations
 from leakgauge.metrics.risk import Risk, adversarial_risk
+from leakgauge.metrics.scales import ms_ssim
 from leakgauge.metrics.tables import Digits, FeatureShare, RowError
 from leakgauge.metrics.tokens import TokenShare
 from leakgauge.metrics.vectors import vectors
@@ -24,11 +27,14 @@ __all__ = [
     "DomainMetrics",
     "FeatureShare",
     "Interval",
+    "Lpips",
     "Matching",
     "Meaning",
     "MetricPart",
+    "MsSsim",
     "Mse",
     "Psnr",
+    "RepresentationMse",
     "Risk",
     "RowError",
     "Ssim",
@@ -41,14 +47,17 @@ __all__ = [
     "feature_errors",
     "label_accuracy",
     "label_counts_accuracy",
+    "lpips",
     "match",
     "mean_interval",
+    "ms_ssim",
     "mse",
     "named",
     "non_finite",
     "of",
     "psnr",
     "readable",
+    "representations",
     "ssim",
     "storable",
     "vectors",

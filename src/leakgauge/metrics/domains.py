@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from leakgauge.errors import DomainError, ExpressionError, nearest
 from leakgauge.expr import names, parse
@@ -27,7 +27,7 @@ MATCHING: Mapping[Kind, Metric] = {"image": Mse(), "table": RowError(), "tokens"
 
 @dataclass(frozen=True)
 class DomainMetrics:
-    """The metrics of one domain: higher scores are better reconstructions in all but ``matching``.
+    """The metrics of one domain: higher scores are better reconstructions, except by ``matching`` and ``lower``.
 
     ``judge`` with its ``threshold`` decides what is recognisable, ``exactness`` with ``exact`` what was recovered to
     numerical precision; ``others`` are shown beside; ``matching`` pairs a batch of reconstructions with its records.
@@ -44,6 +44,11 @@ class DomainMetrics:
     def all(self) -> tuple[Metric, ...]:
         """The judge and the others; ``exactness`` is one of them."""
         return (self.judge, *self.others)
+
+    @property
+    def lower(self) -> frozenset[str]:
+        """The names of those whose scores fall as reconstructions get better."""
+        return frozenset(metric.meaning.name for metric in self.all if metric.meaning.direction == "lower")
 
     def __getitem__(self, name: str) -> Metric:
         """The metric of a name among ``all``."""
@@ -86,23 +91,42 @@ def named(name: str) -> Metric:
     return metric
 
 
-def of(domain: Domain, recognisable: Mapping[str, float] | None = None, *, exact: float | None = None) -> DomainMetrics:
+def of(
+    domain: Domain,
+    recognisable: Mapping[str, float] | None = None,
+    *,
+    exact: float | None = None,
+    also: Sequence[str] = (),
+    model: nn.Module | None = None,
+) -> DomainMetrics:
     """The metrics of a domain.
 
     ``recognisable`` names the judge with its threshold, as a spec does: ``{"ssim": 0.5}``. Of several the one that the
     domain prefers and that fits judges: ``{"ssim": 0.5, "psnr": 20.0}`` is SSIM for images of at least 11 × 11 pixels,
     else PSNR. Without it the domain's first that fits judges, at its own threshold: SSIM or PSNR for images, the share
     of features for tables, the share of tokens for texts. ``exact`` is in the unit of ``exactness``: dB for images.
+    ``also`` names metrics that are shown beside them (``["lpips()"]``); those that look through the client's network
+    look through ``model``.
     """
     own = [on for metric in SCORES[domain.kind] if (on := _fitting(metric, domain)) is not None]
     if not own:
         SCORES[domain.kind][-1].on(domain)  # raises what is wrong
     judge, threshold = _judge(domain, own, recognisable or {})
-    others = tuple(metric for metric in own if metric.meaning.name != judge.meaning.name)
-    limits = [(metric, metric.meaning.exact) for metric in (judge, *others) if metric.meaning.exact is not None]
+    beside = [*own, *(_through(named(name), model).on(domain) for name in also)]
+    others = tuple({m.meaning.name: m for m in beside if m.meaning.name != judge.meaning.name}.values())
+    limits = [(metric, metric.meaning.exact) for metric in (judge, *own) if metric.meaning.exact is not None]
     exactness, limit = limits[-1]
     limit = limit if exact is None else exact
     return DomainMetrics(judge, threshold, exactness, limit, others, MATCHING[domain.kind].on(domain))
+
+
+def _through(metric: Metric, model: nn.Module | None) -> Metric:
+    """A metric that looks through the client's network, looking through it."""
+    through = getattr(metric, "through", None)
+    if through is None or model is None:
+        return metric
+    bound: Metric = through(model)
+    return bound
 
 
 def _judge(domain: Domain, own: list[Metric], recognisable: Mapping[str, float]) -> tuple[Metric, float]:

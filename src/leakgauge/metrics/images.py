@@ -67,7 +67,7 @@ def ssim(reconstruction: Tensor, truth: Tensor) -> Tensor:
 
 def pairwise_mse(reconstructions: Tensor, truths: Tensor) -> Tensor:
     """:func:`mse` of every reconstruction ``[m, C, H, W]`` with every truth ``[n, C, H, W]``, ``[m, n]``."""
-    x, y = _paired(reconstructions, truths, "mse")
+    x, y = paired(reconstructions, truths, "mse")
     # through differences: the matrix product |x|² − 2xy + |y|² would cancel where images are nearly equal
     gaps = torch.cdist(x.flatten(1), y.flatten(1), compute_mode="donot_use_mm_for_euclid_dist")
     return gaps.square() / x[0].numel()
@@ -75,7 +75,7 @@ def pairwise_mse(reconstructions: Tensor, truths: Tensor) -> Tensor:
 
 def pairwise_ssim(reconstructions: Tensor, truths: Tensor) -> Tensor:
     """:func:`ssim` of every reconstruction with every truth, ``[m, n]``; what one image needs is computed once."""
-    x, y = _paired(reconstructions, truths, "ssim")
+    x, y = paired(reconstructions, truths, "ssim")
     large_enough(x.shape)
     own, theirs = _moments(x), _moments(y)
     rows = [_similarity(x[i], y, (own[0][i], own[1][i]), theirs) for i in range(len(x))]
@@ -99,11 +99,21 @@ def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _similarity(x: Tensor, y: Tensor, of_x: tuple[Tensor, Tensor], of_y: tuple[Tensor, Tensor]) -> Tensor:
+    light, contrast = _factors(x, y, of_x, of_y)
+    return (light * contrast).mean((-3, -2, -1))
+
+
+def structure(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """SSIM and the mean of its second factor, per image and channel, of images that are comparable."""
+    light, contrast = _factors(x, y, _moments(x), _moments(y))
+    return (light * contrast).mean((-2, -1)), contrast.mean((-2, -1))
+
+
+def _factors(x: Tensor, y: Tensor, of_x: tuple[Tensor, Tensor], of_y: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     (mean_x, var_x), (mean_y, var_y) = of_x, of_y
     cov = _blur(x * y) - mean_x * mean_y
-    above = (2 * mean_x * mean_y + K1**2) * (2 * cov + K2**2)
-    below = (mean_x**2 + mean_y**2 + K1**2) * (var_x + var_y + K2**2)
-    return (above / below).mean((-3, -2, -1))
+    light = (2 * mean_x * mean_y + K1**2) / (mean_x**2 + mean_y**2 + K1**2)
+    return light, (2 * cov + K2**2) / (var_x + var_y + K2**2)
 
 
 def non_finite(reconstruction: Tensor) -> Tensor:
@@ -128,7 +138,7 @@ def comparable(reconstruction: Tensor, truth: Tensor, *, where: str) -> tuple[Te
     return _scaled(reconstruction, truth, where)
 
 
-def _paired(reconstructions: Tensor, truths: Tensor, where: str) -> tuple[Tensor, Tensor]:
+def paired(reconstructions: Tensor, truths: Tensor, where: str) -> tuple[Tensor, Tensor]:
     """The same for two sets ``[m, C, H, W]`` and ``[n, C, H, W]``."""
     if reconstructions.ndim != 4 or reconstructions.shape[1:] != truths.shape[1:]:
         raise DomainError(

@@ -8,6 +8,8 @@ from leakgauge.priors.base import PriorPart, Scaled, Sum
 from leakgauge.priors.batch_norm import BatchNorm
 from leakgauge.priors.densities import GaussianPrior, LaplacePrior, Uniform
 from leakgauge.priors.finite import Finite
+from leakgauge.priors.generators import Generated, Generator, Learned, Tuned
+from leakgauge.priors.patches import Patches
 from leakgauge.priors.pixels import Norm, PixelRange
 from leakgauge.priors.total_variation import TotalVariation
 
@@ -19,23 +21,32 @@ gaussian_prior = GaussianPrior
 laplace_prior = LaplacePrior
 norm = Norm
 batch_norm = BatchNorm
+learned = Learned
+patches = Patches
 
 __all__ = [
     "BatchNorm",
     "Finite",
     "GaussianPrior",
+    "Generated",
+    "Generator",
     "LaplacePrior",
+    "Learned",
     "Norm",
+    "Patches",
     "PixelRange",
     "PriorPart",
     "Scaled",
     "Sum",
     "TotalVariation",
+    "Tuned",
     "Uniform",
     "batch_norm",
     "gaussian_prior",
     "laplace_prior",
+    "learned",
     "norm",
+    "patches",
     "pixel_range",
     "tv",
     "uniform",

@@ -144,10 +144,19 @@ def check_thresholds(values: Values) -> Problems:
     yield from problems_of(meanings, values.file, key)
     if not meanings.faults and domain is not None:
         yield from _without_place(attempt(lambda: metrics.of(domain, asked)), values.file, key)
+        yield from _check_also(values, domain)
     for name, meaning in (meanings.value or {}).items():
         if meaning.best is not None and asked[name] > meaning.best:
             what = f"must be at most {meaning.best:g}, got {asked[name]:g}"
             yield values.problem(f"{key}.{name}", what, "lower it")
+
+
+def _check_also(values: Values, domain: Domain) -> Problems:
+    """Metrics beside the judge that exist, fit the records, and have their weights on this machine."""
+    for name in values.spec.verdict.also:
+        if not PATH.search(name):
+            tried = attempt(lambda name=name: metrics.named(name).on(domain))  # type: ignore[misc]
+            yield from _without_place(tried, values.file, "verdict.also")
 
 
 def _without_place(tried: Attempt[Any], file: str, key: str) -> Problems:

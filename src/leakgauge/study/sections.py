@@ -160,11 +160,12 @@ class VerdictSpec(_Section):
 
     ``recognisable`` is the leak threshold, by metric: a reconstruction at least this good counts as recognisable.
     Without one the domain's metric judges at its own threshold; ``exact`` is in the unit of the metric that tells what
-    is exact.
+    is exact. ``also`` names metrics that are measured and shown beside the judge, such as ``"lpips()"``.
     """
 
     recognisable: dict[str, Annotated[float, Field(gt=0)]] = {}
     exact: Annotated[float, Field(gt=0)] | None = None
+    also: list[str] = []
     significance: Annotated[float, Field(gt=0, lt=1)] = 0.05
 
 

@@ -28,6 +28,7 @@ from leakgauge.defenses.protection import Protection
 from leakgauge.metrics import DomainMetrics
 from leakgauge.study.attempts import attempt, problems_of
 from leakgauge.study.fits import Values, problems_of_values
+from leakgauge.study.learned import problems_of_priors
 from leakgauge.study.peers import peers
 from leakgauge.study.roles import Roles, digest
 from leakgauge.study.sections import Attacks, Checkpoints, Problem, Spec, SpecError, VerdictSpec
@@ -195,7 +196,7 @@ class Study:
             "defenses": dict(parts.defenses),
             "adversaries": dict(parts.adversaries),
             "threat": threat,
-            "metrics": metrics.of(parts.dataset.domain, spec.verdict.recognisable, exact=spec.verdict.exact),
+            "metrics": _metrics(parts, task.value),
             "_tasks": {},
         }
         for name, value in values.items():
@@ -212,6 +213,7 @@ class Study:
                 judged=parts.judged,
             )
         )
+        problems = [*problems, *problems_of_priors(self.adversaries, self.roles.reported, parts.file)]
         if problems:
             raise SpecError(problems)
 
@@ -331,6 +333,16 @@ def _check_counts(parts: Assembly) -> None:
     problem = skew_problem(spec.task.class_counts, spec.task.recipe.batch, domain.classes)
     if problem is not None:
         raise SpecError([Problem(parts.file, "task.class_counts", *problem)])
+
+
+def _metrics(parts: Assembly, task: Task) -> DomainMetrics:
+    """How records are scored: what the domain says, what the spec asks for, through the model as the client begins."""
+    rules, domain, model = parts.spec.verdict, task.domain, task.model
+    own = metrics.of(domain, rules.recognisable, exact=rules.exact)
+    tried = attempt(lambda: metrics.of(domain, rules.recognisable, exact=rules.exact, also=rules.also, model=model))
+    if tried.faults:
+        raise SpecError(problems_of(tried, parts.file, "verdict.also"))
+    return tried.value or own
 
 
 def _normalised(module: nn.Module, spec: Spec) -> nn.Module:

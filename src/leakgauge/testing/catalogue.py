@@ -7,6 +7,7 @@ every law of its kind.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from leakgauge import adversary, attacks, claims, defenses, fl, losses, metrics
@@ -15,6 +16,8 @@ from leakgauge.errors import ModelError, NoDensityError
 from leakgauge.expr import parse
 from leakgauge.testing.samples import Entries
 
+TINY_PRIOR = f"learned(file={str(Path(__file__).with_name('tiny_prior.safetensors'))!r})"
+"""A generator of pictures of 8 × 8 pixels from two codes, hardly trained: for tests."""
 EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "defense": {
         "identity": ("identity()",),
@@ -42,12 +45,14 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "scaled_l2": ("scaled_l2()", "scaled_l2(relative=True)"),
         "density": ("density()", "density(assumed=laplace(scale=0.2))"),
         "marginal": ("marginal()", "marginal(std=0.1)"),
+        "estimated": ("estimated()", "estimated(clip=False)"),
         "forgiving": ("forgiving()", "forgiving(share=0.2)"),
         "through": ("through()", "through(likelihood=cosine())"),
     },
     "solver": {
         "adam": ("adam()", "adam(lr=0.05, steps=10, schedule=warmup(length=5)*cosine_decay(floor=0.1))"),
         "signed_adam": ("signed_adam()", "signed_adam(sign='soft', langevin=0.01, patience=50, target=1e-06)"),
+        "cma": ("cma()", "cma(sigma=0.5, steps=10, population=8)"),
         "momentum": ("momentum()", "momentum(box=False, beta=0.0)"),
         "gauss_newton": ("gauss_newton()", "gauss_newton(steps=5, inner=10)"),
         "lbfgs": ("lbfgs()", "lbfgs(steps=20, history=5, wolfe=(0.001, 0.4))"),
@@ -73,8 +78,11 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "metric": {
         "digits": ("digits()",),
         "feature_share": ("feature_share()", "feature_share(tolerance=0.05)"),
+        "lpips": ("lpips()", "lpips(net='vgg')"),
+        "ms_ssim": ("ms_ssim()", "ms_ssim(scales=2)"),
         "mse": ("mse()",),
         "psnr": ("psnr()",),
+        "representation_mse": ("representation_mse()",),
         "row_error": ("row_error()",),
         "ssim": ("ssim()",),
         "token_share": ("token_share()",),
@@ -119,6 +127,8 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "dlg": ("dlg()",),
         "drop_layer": ("drop_layer()", "drop_layer(layer='last', leave='columns', steps=10)"),
         "grad_inversion": ("grad_inversion()", "grad_inversion(steps=10, seeds=2, meetings=1)"),
+        "ggl": (f"ggl(prior={TINY_PRIOR})",),
+        "gias": (f"gias(prior={TINY_PRIOR})", f"gias(prior={TINY_PRIOR}, steps=10, tune_steps=5)"),
         "idlg": ("idlg(restarts=1)",),
         "inverting_gradients": ("inverting_gradients()", "inverting_gradients(steps=10, lr=0.05)"),
         "staged": ("staged(stages=(adversary(), adversary(likelihood=cosine(), solver=lbfgs(steps=5))))",),

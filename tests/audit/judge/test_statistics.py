@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from leakgauge.audit.judge.arms import Arms
 from leakgauge.audit.judge.statistics import best_of, excess, holm, rate_at
 from leakgauge.errors import DomainError
 from leakgauge.metrics import mean_interval
@@ -85,3 +86,13 @@ def test_rate_at_a_false_positive_rate() -> None:
 
 def test_best_of_ignores_failed_attacks() -> None:
     assert best_of([np.array([1.0, np.nan]), np.array([0.0, 3.0])]).tolist() == [1.0, 3.0]
+
+
+def test_lower_is_better_for_some_metrics() -> None:
+    scores = {"a": {"ssim": np.array([0.5, 0.5]), "lpips": np.array([0.1, 0.9])}}
+    scores["b"] = {"ssim": np.array([0.5, 0.4]), "lpips": np.array([0.3, 0.2])}
+    arms = Arms({"real": scores}, {}, np.ones((1, 2), bool), {}, lower=frozenset({"lpips"}))
+    assert arms.best("real", "lpips").tolist() == [0.1, 0.2]
+    assert arms.best("real", "ssim").tolist() == [0.5, 0.5]
+    assert [arms.winner("real", "ssim", i) for i in range(2)] == ["a", "a"]
+    assert [arms.winner("real", "lpips", i) for i in range(2)] == ["a", "b"]

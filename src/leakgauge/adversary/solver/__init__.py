@@ -1,5 +1,6 @@
 """The batched solver: N problems at once, each as if it were alone."""
 
+from leakgauge.adversary.solver.evolution import CmaEs
 from leakgauge.adversary.solver.first_order import Adam, Momentum, SignedAdam
 from leakgauge.adversary.solver.gauss_newton import GaussNewton
 from leakgauge.adversary.solver.problem import Ball, Problem, Solution, Solver
@@ -23,11 +24,12 @@ constant, step_decay, cosine_decay, exponential, warmup, ramp = (
     Warmup,
     Ramp,
 )
-ball = Ball
+ball, cma = Ball, CmaEs
 
 __all__ = [
     "Adam",
     "Ball",
+    "CmaEs",
     "Constant",
     "CosineDecay",
     "Exponential",
@@ -44,6 +46,7 @@ __all__ = [
     "Warmup",
     "adam",
     "ball",
+    "cma",
     "constant",
     "cosine_decay",
     "exponential",

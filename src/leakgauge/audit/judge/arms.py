@@ -38,7 +38,7 @@ class Nearly:
 
 @dataclass(frozen=True)
 class Arms:
-    """The scores of one defense, under a set of adversaries; higher is better in every metric.
+    """The scores of one defense, under a set of adversaries; higher is better, but in the metrics of ``lower``.
 
     ``scores``: arm → adversary → metric → ``[n]``. ``cross``: adversary → metric → ``[J, m]``, the J unrelated updates
     against the first m records; ``alike[j, i]`` says that update j came with record i's grants. ``prior``: metric →
@@ -57,6 +57,8 @@ class Arms:
     labels: Mapping[str, int] = field(default_factory=dict)
     """How many labels each adversary has right."""
     unmodelled: Mapping[str, str] = field(default_factory=dict)
+    lower: frozenset[str] = frozenset()
+    """The metrics by which lower scores are better."""
 
     @property
     def adversaries(self) -> list[str]:
@@ -71,21 +73,24 @@ class Arms:
 
     def best(self, arm: str, metric: str) -> Scores:
         """The best over the adversaries, record by record; the same set for every arm."""
-        return self.prior[metric] if arm == "prior" else best_of([by[metric] for by in self.scores[arm].values()])
+        if arm == "prior":
+            return self.prior[metric]
+        return best_of([by[metric] for by in self.scores[arm].values()], lower=metric in self.lower)
 
     def winner(self, arm: str, metric: str, record: int) -> str:
         """The adversary with the best score of a record; of equal ones, that with the best by the other metrics."""
         by = self.scores[arm]
-        ranks = {name: (float(s[metric][record]), *(float(s[m][record]) for m in s), name) for name, s in by.items()}
+        signs = {m: -1.0 if m in self.lower else 1.0 for s in by.values() for m in s}
+        ranks = {n: (*(signs[m] * float(s[m][record]) for m in (metric, *s)), n) for n, s in by.items()}
         return max(ranks, key=lambda name: ranks[name])
 
     def null(self, metric: str) -> Scores:
         """The best of the three nulls: what a reconstruction must exceed to count as one."""
-        return best_of([self.best(arm, metric) for arm in NULLS])
+        return best_of([self.best(arm, metric) for arm in NULLS], lower=metric in self.lower)
 
     def unrelated(self, metric: str) -> Scores:
         """``[J, m]``: the best over the adversaries for every unrelated update and the first m records."""
-        return best_of([by[metric] for by in self.cross.values()])
+        return best_of([by[metric] for by in self.cross.values()], lower=metric in self.lower)
 
     def exposure(self) -> Scores:
         """The share of each record's peers that its update is at least as near to, ``[n]``."""

@@ -134,8 +134,8 @@ def arms(finished: Finished, where: Where, baseline: Baseline) -> Arms | None:
                 nearness[name] = Nearness.of([cell["nearness"] for cell in cells])
                 labels[name] = sum(sum(cell["labels"]) for cell in cells)
     batch = finished.study.task.recipe.batch
-    ignored = unmodelled(finished, where)
-    return Arms(by, cross, baseline.alike, baseline.prior, batch, nearness, baseline.groups, labels, ignored)
+    ignored, lower = unmodelled(finished, where), finished.study.metrics.lower
+    return Arms(by, cross, baseline.alike, baseline.prior, batch, nearness, baseline.groups, labels, ignored, lower)
 
 
 def unmodelled(finished: Finished, where: Where) -> dict[str, str]:
@@ -165,7 +165,8 @@ def encodings(finished: Finished, where: Where, baseline: Baseline) -> Encodings
         return None
     guessed = blind(finished.study, finished.study.under(where.defense))
     prior = {metric: np.asarray(values) for metric, values in guessed.items()}
-    own = Arms(by, {}, baseline.alike, prior, finished.study.task.recipe.batch)
+    batch, lower = finished.study.task.recipe.batch, finished.study.metrics.lower
+    own = Arms(by, {}, baseline.alike, prior, batch, lower=lower)
     return Encodings(own, all(part.lone for part in parts))
 
 

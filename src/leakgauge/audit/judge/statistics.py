@@ -57,7 +57,9 @@ def rate_at(real: Scores, null: Scores, false_positives: float = 0.05) -> Rate:
     return Rate(rate=float((real > threshold).mean()), threshold=threshold, false_positives=false_positives)
 
 
-def best_of(scores: Sequence[Scores]) -> Scores:
+def best_of(scores: Sequence[Scores], *, lower: bool = False) -> Scores:
     """The best score of each record over a set of adversaries; the same set on both sides of a comparison."""
+    if lower:
+        return -best_of([-s for s in scores])
     best: Scores = np.maximum.reduce([np.nan_to_num(s, nan=-np.inf) for s in scores])
     return best
