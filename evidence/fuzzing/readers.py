@@ -126,6 +126,19 @@ def _picture(form: str, mode: str = "RGB") -> bytes:
 
 
 def _spec(path: Path) -> None:
+    """The form of a spec, and every expression in it."""
+    from leakgauge.study.draft import Draft
+    from leakgauge.study.spec import SpecError, examined, table
+
+    spec, problems = examined(table(path), str(path))
+    if spec is not None:
+        Draft.of(spec, path).own_code  # noqa: B018 - it is computed here
+    if problems:
+        raise SpecError(problems)
+
+
+def _checked_spec(path: Path) -> None:
+    """As ``check`` reads one, with the sense of every value."""
     from leakgauge.study.draft import sound
 
     sound(path).problems()
@@ -219,7 +232,8 @@ def _resumed(path: Path) -> None:
     for cell in run.glob("cells/*.json"):
         if store.done(cell.stem):
             store.result(cell.stem).get("place")
-            store.tensors(cell.stem)
+            if cell.with_suffix(".safetensors").exists():
+                store.tensors(cell.stem)
     store.timings()
     Store(run, redact=True).keep(torch.zeros(1), torch.zeros(1))
 
@@ -271,6 +285,9 @@ def _readers() -> dict[str, Callable[[], Reader]]:
     archived = {"a.zip": _npz(**{"a-idx3": labels}), "a.tar.gz": _tar(idx)}
     return {
         "spec": lambda: Reader("spec", {"spec.toml": SPEC}, _spec, (of_bytes, of_words((*KEYS, *WORDS)))),
+        "checked spec": lambda: Reader(
+            "checked spec", {"spec.toml": SPEC}, _checked_spec, (of_bytes, of_words((*KEYS, *WORDS)))
+        ),
         "expression": lambda: Reader(
             "expression", {f"{i}.txt": text for i, text in enumerate(EXPRESSIONS)}, _expression, (of_bytes, of_words(WORDS))
         ),

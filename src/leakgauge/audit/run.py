@@ -122,6 +122,8 @@ def _begin(study: Study, store: Store, planned: Plan) -> None:
     folder = store.folder
     _claim(store)
     store.sweep()
+    if store.redact:
+        store.forget({cell.id for cell in planned.cells})
     write(folder / "plan.json", _listed(planned))
     hashes = study.roles.manifest(secrets.token_hex(16) if store.redact else "")
     write(folder / "manifest.json", canonical(hashes).encode())
@@ -172,7 +174,7 @@ def _claim(store: Store) -> None:
     """The run folder belongs to one environment."""
     path = store.folder / "environment.json"
     mine = canonical(environment())
-    if path.is_file() and path.read_text() != mine:
+    if path.is_file() and path.read_text(encoding="utf-8", errors="replace") != mine:
         raise StoreError(
             f"was begun in another environment ({_differences(path)})",
             where=str(store.folder),
@@ -184,8 +186,8 @@ def _claim(store: Store) -> None:
 def _differences(path: Path) -> str:
     """What the environment of a run folder has otherwise, in words."""
     try:
-        theirs = dict(json.loads(path.read_text()))
-    except (ValueError, TypeError):
+        theirs = dict(json.loads(path.read_text(encoding="utf-8", errors="replace")))
+    except (ValueError, TypeError, RecursionError):
         return "versions or CPU features differ"
     differences = [
         f"{name} {theirs.get(name)}, here {here}" for name, here in environment().items() if theirs.get(name) != here
