@@ -22,6 +22,7 @@ from leakgauge.audit.store import Store
 from leakgauge.cli import app
 from leakgauge.errors import DomainError, LeakgaugeError
 from leakgauge.study import Study
+from leakgauge.types import Domain, Records
 
 SPEC = """
 leave_out = ["adaptive"]
@@ -40,16 +41,20 @@ linear = ["analytic()", "dlg(steps=1)"]
 def test_large_tensors_travel_apart() -> None:
     large, small = torch.arange(LARGE // 4 + 1.0), torch.arange(3.0)
     weight = torch.nn.Parameter(torch.zeros(LARGE))
-    luggage = Luggage.of({"a": large, "b": [large, small], "w": weight, "half": large.bfloat16().repeat(2)})
-    assert len(luggage.arrays) == 1
+    records = Records(large, small, Domain("table", (1,), 3))
+    luggage = Luggage.of({"a": records, "b": [large, small], "w": weight, "buffer": torch.zeros(LARGE)})
+    assert len(luggage.arrays) == 1  # weights and buffers may be written to
     for array in luggage.arrays:
         array.flags.writeable = False  # as a node's object store gives them
     value = luggage.value()
-    assert torch.equal(value["a"], large)
-    assert value["a"].data_ptr() == value["b"][0].data_ptr() == luggage.arrays[0].ctypes.data
+    assert torch.equal(value["a"].inputs, large)
+    assert value["a"].inputs.data_ptr() == value["b"][0].data_ptr() == luggage.arrays[0].ctypes.data
     assert torch.equal(value["b"][1], small)
     assert isinstance(value["w"], torch.nn.Parameter)
-    assert value["half"].dtype == torch.bfloat16
+    value["buffer"].add_(1)
+    half = Luggage.of({"x": large, "half": large.bfloat16().repeat(2)}, everything=True)
+    assert len(half.arrays) == 1  # numpy has no bfloat16
+    assert half.value()["half"].dtype == torch.bfloat16
 
 
 def test_what_workers_send_back_is_what_the_local_engine_commits(
@@ -71,7 +76,7 @@ def test_what_workers_send_back_is_what_the_local_engine_commits(
     for cell in plan(study).cells:
         kinds.add(cell.kind)
         parents = [
-            (store.result(p), Luggage.of(store.tensors(p)) if "tensors" in store.result(p) else None) for p in cell.parents
+            (store.result(p), Luggage.of(store.tensors(p), everything=True) if "tensors" in store.result(p) else None) for p in cell.parents
         ]
         answer = visit("key", luggage, pickle.dumps(cell), cell.parents, environment(), False, *parents)
         assert answer.result is not None, answer.trace

@@ -1,4 +1,4 @@
-"""Values on their way to another machine: large tensors apart, as arrays that a node maps once and nobody copies."""
+"""Values on their way to another machine: records apart, as arrays that a node maps once and nobody copies."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from leakgauge.types import Records
+
 LARGE = 1 << 16
 """Bytes from which on a tensor travels apart."""
 
@@ -22,15 +24,19 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Luggage:
-    """A value as a pickle and the large tensors that were in it. Only our own processes unpack what we packed."""
+    """A value as a pickle, and the large tensors that were in it.
+
+    Only records travel apart, which nobody writes to, unless ``everything`` is asked for; weights, which models load
+    into themselves, stay inside. Only our own processes unpack what we packed.
+    """
 
     pickled: bytes
     arrays: tuple[Array, ...]
 
     @classmethod
-    def of(cls, value: object) -> Luggage:
+    def of(cls, value: object, *, everything: bool = False) -> Luggage:
         stream, arrays = io.BytesIO(), list[Array]()
-        _Packer(stream, arrays).dump(value)
+        _Packer(stream, arrays, everything).dump(value)
         return cls(stream.getvalue(), tuple(arrays))
 
     def value(self) -> Any:
@@ -39,15 +45,20 @@ class Luggage:
 
 
 class _Packer(pickle.Pickler):
-    def __init__(self, stream: io.BytesIO, arrays: list[Array]) -> None:
+    def __init__(self, stream: io.BytesIO, arrays: list[Array], everything: bool) -> None:
         super().__init__(stream, protocol=5)
-        self.arrays = arrays
+        self.arrays, self.everything = arrays, everything
+        self.records: set[int] = set()
+        """The tensors of records, by identity; their records hold them."""
         self.places: dict[int, tuple[int, Tensor]] = {}
         """By identity, with the tensor itself, so that no other one gets its identity meanwhile."""
 
     def persistent_id(self, value: Any) -> int | None:
-        # weights and what has a gradient are few, may be written to, and travel inside
+        if isinstance(value, Records):
+            self.records |= {id(value.inputs), id(value.labels)}
         if type(value) is not Tensor or value.requires_grad or value.device.type != "cpu":
+            return None
+        if not self.everything and id(value) not in self.records:
             return None
         if value.layout != torch.strided or value.dtype == torch.bfloat16:  # numpy has none of these
             return None

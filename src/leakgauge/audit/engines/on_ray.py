@@ -108,7 +108,7 @@ class _Driver:
         """A finished cell as the store has it."""
         if identity not in self.parents:
             result = self.store.result(identity)
-            tensors = Luggage.of(self.store.tensors(identity)) if "tensors" in result else None
+            tensors = Luggage.of(self.store.tensors(identity), everything=True) if "tensors" in result else None
             self.parents[identity] = self.ray.put((result, tensors))
         return self.parents[identity]
 
