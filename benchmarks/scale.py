@@ -68,7 +68,7 @@ def _study(records: int, defenses: int = 1, steps: int = 0):  # type: ignore[no-
         updates=records,
         defenses={f"d{i}": f"gaussian(std={0.001 * (i + 1):g})" for i in range(defenses)},
         adversaries={"a": attack},
-        leave_out=["adaptive", "generic"],
+        leave_out=["adaptive"],
     )
 
 

@@ -47,12 +47,12 @@ class Killer:
     '''Ends its process without a word, as the system does when memory runs out.'''
 
     def __call__(self, task, observations, **options):
-        if type(task.protection.update).__name__ != "Identity" and "gaussian" in repr(task.protection):
+        if "gaussian" in repr(task.protection):
             os._exit(1)
         return analytic()(task, observations, **options)
 """
 KILLING = """
-leave_out = ["adaptive", "generic"]
+leave_out = ["adaptive"]
 [task]
 model = "mlp(width=8, depth=1)"
 records = 8
