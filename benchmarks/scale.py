@@ -1,4 +1,4 @@
-"""How the cost of an audit grows: ``python -m benchmarks.scale [CURVE …] [--most N] [--json PATH]``, or ``make bench-scale``.
+"""How the cost of an audit grows: ``python -m benchmarks.scale [CURVE …] [--most N] [--json PATH]``.
 
 Every point is measured in a process of its own, by processor time and by the peak of its memory. An exponent is the
 slope of the logarithms over the upper half of a curve, where what is paid once no longer matters. Curves are stored in
@@ -49,7 +49,7 @@ class Curve:
 def exponent(points: Sequence[Point]) -> float:
     """The slope of log seconds over log x, by least squares over the upper half of the points, at least two."""
     upper = sorted(points, key=lambda point: point.x)[len(points) // 2 - (len(points) < 4) :]
-    xs, ys = (np.log([value for value in values]) for values in zip(*((p.x, p.seconds) for p in upper), strict=True))
+    xs, ys = np.log([point.x for point in upper]), np.log([point.seconds for point in upper])
     return float(np.polyfit(xs, ys, 1)[0])
 
 

@@ -165,7 +165,9 @@ def _open() -> bool:
 
 def audit(spec: Path, run: Path, *words: str) -> subprocess.Popen[bytes]:
     log = run.with_suffix(".log").open("ab")
-    return subprocess.Popen([*PROGRAM, "audit", str(spec), "--quiet", "--out", str(run), *words], stdout=log, stderr=log)
+    return subprocess.Popen(
+        [*PROGRAM, "audit", str(spec), "--quiet", "--out", str(run), *words], stdout=log, stderr=log
+    )
 
 
 def main(home: Path) -> dict[str, Any]:

@@ -38,7 +38,9 @@ INPUTS = 100_000
 def ray_cluster(context: Context) -> Measurement:
     """A head and a second node in a network namespace with only loopback; a worker, a node and the driver killed."""
     if importlib.util.find_spec("ray") is None:
-        return Measurement({"a cluster": Number("ray is not installed", exactly(1))}, detail="pip install leakgauge[ray]")
+        return Measurement(
+            {"a cluster": Number("ray is not installed", exactly(1))}, detail="pip install leakgauge[ray]"
+        )
     with tempfile.TemporaryDirectory() as name:
         answers = in_a_namespace(Path(name))
     ways = ("undisturbed", "driver", "nodes")
@@ -74,7 +76,11 @@ def soak_engines(context: Context) -> Measurement:
         subprocess.run([*program, "--quiet", "--out", str(home / "whole")], check=True, stdout=subprocess.DEVNULL)
         whole = time.perf_counter() - begun
         expected = contents(home / "whole")
-        engines = {"one process": (1, []), "two workers": (1, ["--workers", "2"]), "a shared folder": (2, ["--engine", "shared"])}
+        engines = {
+            "one process": (1, []),
+            "two workers": (1, ["--workers", "2"]),
+            "a shared folder": (2, ["--engine", "shared"]),
+        }
         for number, (engine, (many, words)) in enumerate(engines.items()):
             hits, run = 0, home / f"run{number}"
             command = [*program, *words, "--quiet", "--out"]
@@ -88,7 +94,8 @@ def soak_engines(context: Context) -> Measurement:
                 for process in started:
                     if process.poll() is None:
                         os.killpg(process.pid, signal.SIGKILL)
-                hits += any([process.wait() == -signal.SIGKILL for process in started])
+                codes = [process.wait() for process in started]
+                hits += any(code == -signal.SIGKILL for code in codes)
                 finished = len(list(run.glob("cells/*.json")))
                 context.say(f"{engine}, kill {kill + 1} of {wanted}: {finished} cells done")
                 if finished == sum(name.endswith(".json") and name.startswith("cells/") for name in expected):
@@ -98,7 +105,9 @@ def soak_engines(context: Context) -> Measurement:
             after = contents(run)
             wrong = sum(after.get(n) != expected.get(n) for n in after.keys() | expected.keys() if "claims" not in n)
             different += wrong
-            table.append({"engine": engine, "kills": wanted, "that hit a running process": hits, "files that differ": wrong})
+            table.append(
+                {"engine": engine, "kills": wanted, "that hit a running process": hits, "files that differ": wrong}
+            )
     return Measurement(
         {
             "kills": Number(sum(row["kills"] for row in table), exactly(KILLS)),
@@ -136,8 +145,8 @@ def fuzzing(context: Context) -> Measurement:
             "least inputs per reader": Number(min(row["inputs"] for row in table), at_least(INPUTS)),
             "failures": Number(sum(row["failures"] for row in table), exactly(0)),
         },
-        detail="a failure is an exception other than our own, more than 5 s of processor time, more than 1 GB of memory, a "
-        "program started, a module imported, a connection opened, or a file written outside the folder",
+        detail="a failure is an exception other than our own, more than 5 s of processor time, more than 1 GB of memory, "
+        "a program started, a module imported, a connection opened, or a file written outside the folder",
         table=table,
     )
 
@@ -159,7 +168,7 @@ def scale(context: Context) -> Measurement:
             "overhead per cell at 10,000, ms": Number(1000 * last.seconds / last.x, at_most(5.0)),
             "peak memory at 10,000 cells, MB": Number(last.megabytes, at_most(2048)),
         },
-        detail="slopes of the logarithms over the upper half of each curve; plan, store, judge and report of cells that "
-        "compute nothing",
+        detail="slopes of the logarithms over the upper half of each curve; plan, store, judge and report of cells "
+        "that compute nothing",
         table=[{"curve": name, **vars(point)} for name, points in curves.items() for point in points],
     )

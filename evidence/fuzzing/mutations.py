@@ -1,4 +1,4 @@
-"""Changes of valid files: of bytes, of numbers in text, and inside what a format packs, so that checksums still hold."""
+"""Changes of valid files: of bytes, of numbers in text, and inside what a format packs, with checksums that hold."""
 
 from __future__ import annotations
 
@@ -16,14 +16,28 @@ from typing import Any
 Mutation = Callable[[bytes, Random], bytes]
 
 INTEGERS = (0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, (1 << 63) - 1, (1 << 64) - 1)
-NUMBERS = (b"0", b"-1", b"1", b"255", b"65536", b"2147483648", b"9" * 19, b"9" * 400, b"1e999", b"-1e-999", b"nan", b"NaN", b"-Infinity")
+NUMBERS = (
+    b"0",
+    b"-1",
+    b"1",
+    b"255",
+    b"65536",
+    b"2147483648",
+    b"9" * 19,
+    b"9" * 400,
+    b"1e999",
+    b"-1e-999",
+    b"nan",
+    b"NaN",
+    b"-Infinity",
+)
 TEXTS: tuple[bytes, ...] = (
     b"\0", b"\xff\xfe", b"\xc3\x28", b"\xed\xa0\x80", b"\x1b[2J", b"\n", b"'", b'"', b"{", b"}", b"[", b"]" * 50,
     b"[" * 3000, b"(" * 300, b"a." * 2000, b"../../x", b"/dev/zero", b"os:system('touch ran')", b"\xe2\x80\xae",
 )  # fmt: skip
 ODD: tuple[Any, ...] = (
-    None, True, 0, -1, 2**63, 10**400, 1e308, "", "x", "\ud800", "../../x", "os:system('touch ran')", [], [[]], {}, {"": 0},
-    "9" * 5000, -0.0, "identity()", [None] * 3, {"a": {"b": {}}}, "<script>", "\x00",
+    None, True, 0, -1, 2**63, 10**400, 1e308, "", "x", "\ud800", "../../x", "os:system('touch ran')", [], [[]], {},
+    {"": 0}, "9" * 5000, -0.0, "identity()", [None] * 3, {"a": {"b": {}}}, "<script>", "\x00",
 )  # fmt: skip
 
 

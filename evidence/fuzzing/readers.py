@@ -60,18 +60,21 @@ EXPRESSIONS = (
     b"adaptive(steps=60)",
 )
 WORDS = (
-    b"clip", b"gaussian", b"laplace", b"vmf", b"topk", b"prune", b"quantise", b"mixup", b"instahide", b"ats", b"soteria",
-    b"precode", b"lrp", b"random_prune", b"dlg", b"idlg", b"analytic", b"bayes", b"adaptive", b"adversary", b"adam", b"tv",
-    b"std", b"norm", b"p", b"k", b"keep", b"levels", b"policy", b"layer", b"steps", b"lr", b"prior", b"solver", b"lambda",
-    b"__import__", b"os:system", b"None", b"True", b"1e999", b"9" * 30, b"-1", b"0", b"''", b"'a'*9", b"()", b"[]", b"{}",
-    b"x.y:Z", b"torch:os.system", b"*", b"**", b"|", b"+", b":=", b"f'{x}'", b"await x", b"lambda: 0", b"...", b"1j", b"b''",
-)  # fmt: skip
+    *(
+        b"clip gaussian laplace vmf topk prune quantise mixup instahide ats soteria precode lrp random_prune dlg idlg "
+        b"analytic bayes adaptive adversary adam tv std norm p k keep levels policy layer steps lr prior solver lambda "
+        b"__import__ os:system None True 1e999 -1 0 '' 'a'*9 () [] {} x.y:Z torch:os.system * ** | + := f'{x}' ... 1j "
+        b"b'' "
+    ).split(),
+    b"9" * 30,
+    b"await x",
+    b"lambda: 0",
+)
 KEYS = (
-    b"task", b"model", b"data", b"records", b"recipe", b"batch", b"local_steps", b"learning_rate", b"momentum", b"mode",
-    b"weights", b"loss", b"normalise", b"replay", b"checkpoints", b"train_steps", b"seeds", b"defended", b"defenses", b"none",
-    b"adversaries", b"threat", b"labels", b"grants", b"verdict", b"recognisable", b"bound", b"price", b"tuning", b"rounds",
-    b"client_records", b"class_counts", b"true", b"nan", b"inf", b"1979-05-27", b"inferred", b"joint", b"minibatch", b"clients",
-)  # fmt: skip
+    b"task model data records recipe batch local_steps learning_rate momentum mode weights loss normalise replay "
+    b"checkpoints train_steps seeds defended defenses none adversaries threat labels grants verdict recognisable "
+    b"bound price tuning rounds client_records class_counts true nan inf 1979-05-27 inferred joint minibatch clients "
+).split()
 
 
 @dataclass(frozen=True)
@@ -279,9 +282,9 @@ def _readers() -> dict[str, Callable[[], Reader]]:
     idx = bytes((0, 0, 8, 3)) + b"".join(n.to_bytes(4, "big") for n in (2, 3, 3)) + bytes(range(18))
     table = b"age,job,label\n" + b"".join(b"%d,%s,%d\n" % (i, (b"a", b"b")[i % 2], i % 3) for i in range(12))
     rows = _npz(x=images.reshape(12, 16), y=labels, columns=np.array([f"c{i}" for i in range(16)]))
-    formats = {f"{form}-{mode}": (form, mode) for form, mode in (
-        ("PNG", "RGB"), ("PNG", "L"), ("PNG", "P"), ("JPEG", "RGB"), ("BMP", "RGB"), ("GIF", "L"), ("TIFF", "RGB"), ("PPM", "RGB")
-    )}  # fmt: skip
+    pictures = [(form, "RGB") for form in ("PNG", "JPEG", "BMP", "TIFF", "PPM")]
+    pictures += [("PNG", "L"), ("PNG", "P"), ("GIF", "L")]
+    formats = {"-".join(how): how for how in pictures}
     archived = {"a.zip": _npz(**{"a-idx3": labels}), "a.tar.gz": _tar(idx)}
     return {
         "spec": lambda: Reader("spec", {"spec.toml": SPEC}, _spec, (of_bytes, of_words((*KEYS, *WORDS)))),
@@ -289,15 +292,23 @@ def _readers() -> dict[str, Callable[[], Reader]]:
             "checked spec", {"spec.toml": SPEC}, _checked_spec, (of_bytes, of_words((*KEYS, *WORDS)))
         ),
         "expression": lambda: Reader(
-            "expression", {f"{i}.txt": text for i, text in enumerate(EXPRESSIONS)}, _expression, (of_bytes, of_words(WORDS))
+            "expression",
+            {f"{i}.txt": text for i, text in enumerate(EXPRESSIONS)},
+            _expression,
+            (of_bytes, of_words(WORDS)),
         ),
         "safetensors": lambda: Reader(
             "safetensors", {"w.safetensors": packed(state, metadata)}, _state, (of_bytes, of_header)
         ),
         "weights npz": lambda: Reader(
-            "weights npz", {"w.npz": _npz(**arrays), "p.npz": _npz(np.savez_compressed, **arrays)}, _state, (of_bytes, of_zip)
+            "weights npz",
+            {"w.npz": _npz(**arrays), "p.npz": _npz(np.savez_compressed, **arrays)},
+            _state,
+            (of_bytes, of_zip),
         ),
-        "pt": lambda: Reader("pt", {"w.pt": _saved(state), "s.pth": _saved({"state_dict": state})}, _state, (of_bytes, of_zip)),
+        "pt": lambda: Reader(
+            "pt", {"w.pt": _saved(state), "s.pth": _saved({"state_dict": state})}, _state, (of_bytes, of_zip)
+        ),
         "captured updates": lambda: Reader(
             "captured updates",
             {"r1-client2.safetensors": packed(state, metadata), "r1.safetensors": packed(state, {"kind": "state"})},
@@ -311,14 +322,18 @@ def _readers() -> dict[str, Callable[[], Reader]]:
             _records,
             (of_bytes, of_zip, of_zip),
         ),
-        "csv": lambda: Reader("csv", {"d.csv": table}, _records, (of_bytes, of_words((b"a", b"?", b"1e9", b"label", *TEXTS)))),
+        "csv": lambda: Reader(
+            "csv", {"d.csv": table}, _records, (of_bytes, of_words((b"a", b"?", b"1e9", b"label", *TEXTS)))
+        ),
         "idx": lambda: Reader("idx", {"a-idx3": idx, "b-idx3.gz": gzip.compress(idx)}, _idx, (of_bytes, of_gzip)),
         "cifar": lambda: Reader("cifar", {"a.bin": bytes(range(256)) * 12 + bytes(1)}, _cifar),
         "pictures": lambda: Reader(
             "pictures", {f"data/a/{name}": _picture(*how) for name, how in formats.items()}, _alone, (of_bytes, of_png)
         ),
         "archive": lambda: Reader("archive", archived, _archive, (of_bytes, of_zip_or_gzip)),
-        "result": lambda: Reader("result", {"result.json": run_folder()["result.json"]}, _result, (of_bytes, of_json, of_json)),
+        "result": lambda: Reader(
+            "result", {"result.json": run_folder()["result.json"]}, _result, (of_bytes, of_json, of_json)
+        ),
         "report": lambda: Reader(
             "report", _parts(".json", ".safetensors"), _reports, (of_bytes, of_json), run_folder()
         ),

@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 FORBIDDEN = frozenset({
-    "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen", "pickle.find_class",
+    "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen",
+    "pickle.find_class",
     "socket.connect", "socket.bind", "socket.getaddrinfo", "urllib.Request", "webbrowser.open", "os.putenv", "os.kill",
 })  # fmt: skip
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-CHANGES = frozenset({"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.chmod", "os.link", "os.symlink", "os.truncate"})
+CHANGES = frozenset(
+    {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.chmod", "os.link", "os.symlink", "os.truncate"}
+)
 
 
 class Watch:

@@ -61,7 +61,9 @@ def count(value: SupportsIndex, name: str, formula: str, *, least: int = 1) -> i
         number = None
     if number is None or isinstance(value, bool) or number < least:
         remedy = f"give a whole number such as {name}={max(least, 1)}"
-        raise DomainError(f"{name} must be an integer ≥ {least}, got {brief(repr(value))}", where=formula, remedy=remedy)
+        raise DomainError(
+            f"{name} must be an integer ≥ {least}, got {brief(repr(value))}", where=formula, remedy=remedy
+        )
     return number
 
 
@@ -71,7 +73,9 @@ def choice(value: object, name: str, formula: str, allowed: Iterable[str]) -> No
     if value not in known:
         close = get_close_matches(str(value), known, n=1) or known
         remedy = f"say {name}={close[0]!r}"
-        raise DomainError(f"{name} must be one of {', '.join(known)}, got {brief(repr(value))}", where=formula, remedy=remedy)
+        raise DomainError(
+            f"{name} must be one of {', '.join(known)}, got {brief(repr(value))}", where=formula, remedy=remedy
+        )
 
 
 def _example(name: str, low: float, high: float) -> float:

@@ -76,7 +76,8 @@ def test_what_workers_send_back_is_what_the_local_engine_commits(
     for cell in plan(study).cells:
         kinds.add(cell.kind)
         parents = [
-            (store.result(p), Luggage.of(store.tensors(p), everything=True) if "tensors" in store.result(p) else None) for p in cell.parents
+            (store.result(p), Luggage.of(store.tensors(p), everything=True) if "tensors" in store.result(p) else None)
+            for p in cell.parents
         ]
         answer = visit("key", luggage, pickle.dumps(cell), cell.parents, environment(), False, *parents)
         assert answer.result is not None, answer.trace
@@ -91,7 +92,9 @@ def test_what_workers_send_back_is_what_the_local_engine_commits(
 def test_nodes_that_compute_otherwise_or_are_open_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     other = environment() | {"arithmetic": "another"}
-    assert "a node computes otherwise (arithmetic another" in visit("k", Luggage(b"", ()), b"", (), other, False).refused
+    assert (
+        "a node computes otherwise (arithmetic another" in visit("k", Luggage(b"", ()), b"", (), other, False).refused
+    )
     for mode in ("disabled", None):
         monkeypatch.delenv("RAY_AUTH_MODE") if mode is None else monkeypatch.setenv("RAY_AUTH_MODE", mode)
         refused = visit("k", Luggage(b"", ()), b"", (), environment(), False).refused
@@ -137,7 +140,9 @@ def _namespaces() -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed: pip install 'leakgauge[ray]'")
+@pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="ray is not installed: pip install 'leakgauge[ray]'"
+)
 @pytest.mark.skipif(not _namespaces(), reason="no network namespaces here (unshare -rn)")
 def test_a_real_cluster(tmp_path: Path) -> None:
     from evidence.ray_cluster import in_a_namespace

@@ -1,4 +1,4 @@
-"""Run folders that somebody else wrote: links do not lead out of them, pipes stop nothing, odd cells are computed again."""
+"""Run folders that somebody else wrote: links do not lead out, pipes stop nothing, odd cells run again."""
 
 from __future__ import annotations
 

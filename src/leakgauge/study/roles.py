@@ -80,7 +80,7 @@ class Roles:
         return cls(reported, others, chosen, reference, dataset.train, test)
 
     def in_private_order(self, batch: int) -> Roles:
-        """The same with the reported batches, and the records within each, in an order that follows from their contents.
+        """The same with the reported batches, and the records within each, in an order of their contents.
 
         The order of a plain run follows from the seed, and so do the labels, since classes take turns. This one is by
         hashes under a key that depends on all reported records: whoever lacks one of them cannot compute it. The same

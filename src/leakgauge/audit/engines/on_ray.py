@@ -112,7 +112,7 @@ class _Driver:
             self.parents[identity] = self.ray.put((result, tensors))
         return self.parents[identity]
 
-    def _received(self, cell: Cell, reference: Any) -> str | None | _Again:
+    def _received(self, cell: Cell, reference: Any) -> str | _Again | None:
         """Commit what came back; None if all is well, the fault, or that the cell has to run again."""
         lost = self.ray.exceptions
         try:

@@ -60,7 +60,13 @@ _visitor: dict[str, Any] = {}
 
 
 def visit(
-    key: str, luggage: Luggage, packed: bytes, names: tuple[str, ...], expected: Mapping[str, str], redact: bool, *parents: Any
+    key: str,
+    luggage: Luggage,
+    packed: bytes,
+    names: tuple[str, ...],
+    expected: Mapping[str, str],
+    redact: bool,
+    *parents: Any,
 ) -> Answer:
     """Compute one cell. ``parents`` are what the cells of those names left."""
     if refused := _refused(expected):
