@@ -47,6 +47,7 @@ bench: $(STAMP)  ## our solver against two one-image-at-a-time loops
 
 bench-scale: $(STAMP)  ## how cost grows with records, parameters, problems and cells; stores benchmarks/scale.json
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.cost
 
 evidence: $(STAMP)  ## measure every claim; writes docs/evidence.md (resumable)
 	$(BIN)/python -m evidence

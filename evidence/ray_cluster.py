@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-PORT = 16379
+PORT = 6379
 ADDRESS = f"127.0.0.1:{PORT}"
 PATIENCE = 600.0
 SPEC = """
@@ -143,6 +143,8 @@ def cluster(home: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
                 log = (home / f"node{len(nodes)}.log").open("wb")
                 nodes.append(subprocess.Popen([*start, *more], stdout=log, stderr=log))
                 until(lambda: len(processes("raylet/raylet")) >= len(nodes) or nodes[-1].poll() is not None)
+                if nodes[-1].poll() is not None:
+                    raise RuntimeError((home / f"node{len(nodes) - 1}.log").read_text()[-2000:])
                 until(_open)
             yield nodes
         finally:
