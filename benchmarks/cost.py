@@ -82,7 +82,9 @@ def large_table(curves: Curves) -> str:
 def page(text: str, curves: Curves) -> str:
     """The page with its tables computed anew."""
     for name, table in (("curves", curves_table(curves)), ("large", large_table(curves))):
-        text = re.sub(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m, t=table: f"{m[1]}{t}\n{m[2]}", text, flags=re.S)  # type: ignore[misc]
+        text = re.sub(
+            rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m, t=table: f"{m[1]}{t}\n{m[2]}", text, flags=re.S
+        )  # type: ignore[misc]
     return text
 
 
