@@ -139,10 +139,8 @@ def cluster(home: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
     nodes: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as temporary:  # sockets need short paths
         try:
-            for more in (
-                [f"--port={PORT}", "--head", "--include-dashboard=false", f"--temp-dir={temporary}"],
-                [f"--address={ADDRESS}"],
-            ):
+            head = [f"--port={PORT}", "--head", "--include-dashboard=false", f"--temp-dir={temporary}"]
+            for more in (head, [f"--address={ADDRESS}"]):
                 log = (home / f"node{len(nodes)}.log").open("wb")
                 nodes.append(subprocess.Popen([*start, *more], stdout=log, stderr=log))
                 until(lambda: len(processes("raylet/raylet")) >= len(nodes) or nodes[-1].poll() is not None)
