@@ -141,12 +141,8 @@ def cluster(home: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
         try:
             head = [f"--port={PORT}", "--head", "--include-dashboard=false", f"--temp-dir={temporary}"]
             for more in (head, [f"--address={ADDRESS}"]):
-                log = (home / f"node{len(nodes)}.log").open("wb")
-                nodes.append(subprocess.Popen([*start, *more], stdout=log, stderr=log))
-                until(lambda: len(processes("raylet/raylet")) >= len(nodes) or nodes[-1].poll() is not None)
-                if nodes[-1].poll() is not None:
-                    raise RuntimeError((home / f"node{len(nodes) - 1}.log").read_text()[-2000:])
-                until(_open)
+                nodes.append(_started([*start, *more], home / f"node{len(nodes)}.log"))
+            until(_open)
             yield nodes
         finally:
             for node in reversed(nodes):
@@ -158,6 +154,17 @@ def cluster(home: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
                 if pid != os.getppid():
                     with suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
+
+
+def _started(command: list[str], log: Path, attempts: int = 5) -> subprocess.Popen[bytes]:
+    """A node that runs. Ray gives its own daemons 30 s to start, which a busy machine may not have: tried again."""
+    for _ in range(attempts):
+        with log.open("wb") as output:
+            node = subprocess.Popen(command, stdout=output, stderr=output)
+        until(lambda: b"Ray runtime started" in log.read_bytes() or node.poll() is not None)  # noqa: B023
+        if node.poll() is None:
+            return node
+    raise RuntimeError(log.read_text(errors="replace")[-2000:])
 
 
 def _open() -> bool:
