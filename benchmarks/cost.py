@@ -1,9 +1,8 @@
-"""What a large audit costs, from the stored curves: ``python -m benchmarks.cost`` writes the tables of the page."""
+"""What a large audit costs, from the stored curves: ``python -m benchmarks.cost`` writes the page."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from benchmarks.scale import STORED
 
+TEMPLATE = Path(__file__).with_suffix(".md")
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "explanation" / "cost.md"
 Curves = Mapping[str, Mapping[str, Any]]
 SEARCHED = 40
@@ -82,12 +82,14 @@ def large_table(curves: Curves) -> str:
 def page(text: str, curves: Curves) -> str:
     """The page with its tables computed anew."""
     for name, table in (("curves", curves_table(curves)), ("large", large_table(curves))):
-        text = re.sub(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m, t=table: f"{m[1]}{t}\n{m[2]}", text, flags=re.S)  # type: ignore[misc]
+        before, start, rest = text.partition(f"<!-- {name} -->\n")
+        _, end, after = rest.partition(f"<!-- /{name} -->")
+        text = f"{before}{start}{table}\n{end}{after}"
     return text
 
 
 def main() -> None:
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), json.loads(STORED.read_text())), encoding="utf-8")
+    PAGE.write_text(page(TEMPLATE.read_text(encoding="utf-8"), json.loads(STORED.read_text())), encoding="utf-8")
     print(f"wrote {PAGE}")
 
 

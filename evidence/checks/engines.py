@@ -145,7 +145,7 @@ def fuzzing(context: Context) -> Measurement:
             "least inputs per reader": Number(min(row["inputs"] for row in table), at_least(INPUTS)),
             "failures": Number(sum(row["failures"] for row in table), exactly(0)),
         },
-        detail="a failure is an exception other than our own, more than 5 s of processor time, more than 1 GB of memory, "
+        detail="a failure is an exception other than our own, more than 5 s of processor time, more than 1 GB, "
         "a program started, a module imported, a connection opened, or a file written outside the folder",
         table=table,
     )
