@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from evidence.fuzzing import READERS, Reader, fuzz, reader, tried
 from evidence.fuzzing.watching import WATCH
 
-FEW = {"checked spec": 12, "report": 25, "resumed run": 100, "result": 300}
+FEW = {"checked spec": 5, "report": 10, "resumed run": 30, "result": 60}
 """Readers that need more than 2 ms per file get fewer in the normal tests: a checked spec is a task per defense, on the
 meta device; a report is three pages; the others run over every cell."""
-INPUTS = 1000
+INPUTS = 150
 
 
 @pytest.mark.parametrize("name", READERS)
