@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo quick test test-all test-processors test-extras check docs red-team bench evidence clean
+.PHONY: demo quick test test-all test-processors test-extras check docs red-team bench bench-scale evidence clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -47,6 +47,10 @@ red-team: $(STAMP)  ## planted leaks and drowned clients: what is said of each
 
 bench: $(STAMP)  ## our solver against two one-image-at-a-time loops
 	$(BIN)/python -m benchmarks
+
+bench-scale: $(STAMP)  ## how cost grows with records, parameters, problems and cells; stores benchmarks/scale.json
+	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.cost
 
 evidence: $(STAMP)  ## measure every claim; writes docs/evidence.md (resumable)
 	$(BIN)/python -m evidence

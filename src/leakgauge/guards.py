@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import SupportsFloat, SupportsIndex
 
-from leakgauge.errors import DomainError
+from leakgauge.errors import DomainError, brief
 
 Number = SupportsFloat | SupportsIndex
 
@@ -41,7 +41,7 @@ def inside(
     """``value`` as a float of the interval, or a :class:`DomainError`. NaN lies in no interval."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # an integer of 400 digits overflows
         number = math.nan
     above = number >= low if closed_low else number > low
     below = number <= high if closed_high else number < high
@@ -49,7 +49,7 @@ def inside(
         ends = ("[" if closed_low else "(", "]" if closed_high else ")")
         interval = f"{ends[0]}{_plain(low)}, {_plain(high)}{ends[1]}"
         remedy = f"give a number such as {name}={_example(name, low, high):g}"
-        raise DomainError(f"{name} must lie in {interval}, got {value!r}", where=formula, remedy=remedy)
+        raise DomainError(f"{name} must lie in {interval}, got {brief(repr(value))}", where=formula, remedy=remedy)
     return number
 
 
@@ -61,7 +61,9 @@ def count(value: SupportsIndex, name: str, formula: str, *, least: int = 1) -> i
         number = None
     if number is None or isinstance(value, bool) or number < least:
         remedy = f"give a whole number such as {name}={max(least, 1)}"
-        raise DomainError(f"{name} must be an integer ≥ {least}, got {value!r}", where=formula, remedy=remedy)
+        raise DomainError(
+            f"{name} must be an integer ≥ {least}, got {brief(repr(value))}", where=formula, remedy=remedy
+        )
     return number
 
 
@@ -71,7 +73,9 @@ def choice(value: object, name: str, formula: str, allowed: Iterable[str]) -> No
     if value not in known:
         close = get_close_matches(str(value), known, n=1) or known
         remedy = f"say {name}={close[0]!r}"
-        raise DomainError(f"{name} must be one of {', '.join(known)}, got {value!r}", where=formula, remedy=remedy)
+        raise DomainError(
+            f"{name} must be one of {', '.join(known)}, got {brief(repr(value))}", where=formula, remedy=remedy
+        )
 
 
 def _example(name: str, low: float, high: float) -> float:

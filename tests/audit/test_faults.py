@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from leakgauge.audit import audit
-from leakgauge.audit.run import environment
+from leakgauge.audit.environment import environment
 from leakgauge.audit.store import StoreError
 from leakgauge.cli import app
 from leakgauge.errors import LeakgaugeError

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from leakgauge.audit import audit
 from leakgauge.audit.cells import Cell
+from leakgauge.audit.store import Store
 from leakgauge.audit.work import Outcome, Work
 from leakgauge.cli import app
 from leakgauge.cli.terminal import printable
+from leakgauge.data import load
+from leakgauge.data.dataset import _turns
 from leakgauge.report import report
+from leakgauge.report.reading import read
 from leakgauge.storage.redaction import coarse, discreet
 from leakgauge.study import Study
-from leakgauge.types import Progress
+from leakgauge.study.roles import Roles
+from leakgauge.types import Domain, Progress, Records
 
 SPEC = """
 leave_out = ["adaptive"]
@@ -132,3 +140,48 @@ def test_commands_print_through_one_function() -> None:
     folder = Path(leakgauge.cli.__file__).parent
     users = [path.name for path in folder.glob("*.py") if "typer.echo(" in path.read_text()]
     assert users == ["terminal.py"]
+
+
+def test_labels_do_not_follow_from_the_seed(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classes take turns in an order that seed, size of the split and counts of the classes determine."""
+    public = np.sort(load("fashion_mnist_sample").labels("test"))  # the counts, and nothing else of the records
+    predicted = public[_turns(public, study.seed)[: len(study.records)]]
+    numbered: list[list[int]] = []
+    monkeypatch.setattr(Store, "keep", lambda store, inputs, labels: numbered.append(labels.tolist()))
+    audit(study, tmp_path / "open")
+    audit(study, tmp_path / "closed", redact=True)
+    plain, private = numbered
+    assert plain == predicted.tolist()  # the attack is as strong as it was: a plain run does not hide its labels
+    assert sorted(private) == sorted(plain)
+    assert sum(a == b for a, b in zip(private, predicted, strict=True)) < len(plain) // 2
+
+
+def test_cells_in_the_order_of_the_seed_do_not_outlive_redaction(study: Study, tmp_path: Path) -> None:
+    audit(study, tmp_path)
+    before = {path.name for path in tmp_path.glob("cells/*")}
+    audit(study, tmp_path, redact=True)
+    assert before
+    assert not before & {path.name for path in tmp_path.glob("cells/*")}
+
+
+def test_a_redacted_report_numbers_records_at_random(study: Study, tmp_path: Path) -> None:
+    result = audit(study, tmp_path)
+    numbers = [record.record for record in result.records["noisy"]]
+    orders = {tuple(record.record for record in read(tmp_path, redact=True).result.records["noisy"]) for _ in range(5)}
+    assert all(sorted(order) == sorted(numbers) for order in orders)
+    assert len(orders) > 1
+    assert {(r.cell, r.row) for r in read(tmp_path, redact=True).result.records["noisy"]} == {("", 0)}
+    audit(study, tmp_path, redact=True)
+    assert len({read(tmp_path, redact=True).result.text() for _ in range(3)}) == 1  # its own order is private
+
+
+def test_batches_stay_together_in_private_order() -> None:
+    x = torch.arange(12.0)[:, None]
+    records = Records(x, torch.arange(12) % 3, Domain("table", (1,), 3))
+    roles = Roles(records, replace(records, inputs=x + 100), *(records[:0],) * 4)
+    private = roles.in_private_order(4)
+    assert torch.equal(private.others.inputs, private.reported.inputs + 100)
+    together = {frozenset(batch) for batch in private.reported.inputs.flatten().view(3, 4).tolist()}
+    assert together == {frozenset(range(start, start + 4)) for start in (0, 4, 8)}
+    again = replace(roles, reported=private.reported, others=private.others).in_private_order(4)
+    assert len(again.reported) == 12

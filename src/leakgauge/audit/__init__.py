@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from leakgauge.audit.auditing import audit
-    from leakgauge.audit.engines import Engine, InProcess, LocalPool, SharedFolder
+    from leakgauge.audit.engines import Engine, InProcess, LocalPool, RayCluster, SharedFolder
     from leakgauge.audit.judge.model import Result
     from leakgauge.audit.run import Event, Report
     from leakgauge.study.spec import Problem, Spec, SpecError, load
@@ -25,6 +25,7 @@ __all__ = [
     "InProcess",
     "LocalPool",
     "Problem",
+    "RayCluster",
     "Report",
     "Result",
     "SharedFolder",
@@ -40,6 +41,7 @@ _HOMES = {
     "InProcess": "leakgauge.audit.engines",
     "LocalPool": "leakgauge.audit.engines",
     "Problem": "leakgauge.study.spec",
+    "RayCluster": "leakgauge.audit.engines",
     "Report": "leakgauge.audit.run",
     "Result": "leakgauge.audit.judge.model",
     "SharedFolder": "leakgauge.audit.engines",

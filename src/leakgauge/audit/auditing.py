@@ -31,9 +31,10 @@ def audit(
     """Run an audit, or what is left of it, and write ``result.json``; the same call resumes.
 
     ``out`` is the run folder; without one nothing stays on disk. ``engine`` runs the cells; by default this process, or
-    a pool of ``workers`` processes. ``redact`` keeps neither originals nor reconstructions, nor labels in the result;
-    ``ablate`` also attacks without each grant in turn. ``warn`` hears at once what spoils every verdict; a set-up that
-    does not replay is not attacked. Torch has as many threads afterwards as before.
+    a pool of ``workers`` processes. ``redact`` keeps neither originals nor reconstructions, nor labels in the result,
+    and numbers the records in an order that does not follow from the seed; ``ablate`` also attacks without each grant
+    in turn. ``warn`` hears at once what spoils every verdict; a set-up that does not replay is not attacked. Torch has
+    as many threads afterwards as before.
     """
     if not isinstance(study, Study):
         raise LeakgaugeError(
@@ -61,6 +62,8 @@ def _audit(
     redact: bool,
     ablate: bool,
 ) -> Result:
+    if redact:
+        study = study.in_private_order()
     diagnosis = None
     if study.spec.task.replay:
         diagnosis = examine(

@@ -33,7 +33,16 @@ class Plan:
     def of(self, **wanted: Any) -> list[Cell]:
         """The cells whose parameters agree with ``wanted``, in the order of the records; parts may be values."""
         texts = {name: text_of(value) for name, value in wanted.items()}
-        return [cell for cell, params in self._params if all(params.get(k) == v for k, v in texts.items())]
+        question = repr(sorted(texts.items()))
+        if question not in self._answers:
+            fits = (cell for cell, params in self._params if all(params.get(k) == v for k, v in texts.items()))
+            self._answers[question] = tuple(fits)
+        return list(self._answers[question])
+
+    @cached_property
+    def _answers(self) -> dict[str, tuple[Cell, ...]]:
+        """What was asked before: the judge asks the same of every record."""
+        return {}
 
     @cached_property
     def _params(self) -> list[tuple[Cell, dict[str, Any]]]:

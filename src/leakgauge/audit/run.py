@@ -6,28 +6,22 @@ not be the undisturbed run's; a failing cell is reported and does not stop the o
 
 from __future__ import annotations
 
-import hashlib
 import json
-import platform
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-import torch
-
-import leakgauge
 from leakgauge.audit.cells import Cell
 from leakgauge.audit.engines import Engine, InProcess
 from leakgauge.audit.engines.claims import forget
+from leakgauge.audit.environment import differences, environment
 from leakgauge.audit.plan import Plan, plan
 from leakgauge.audit.store import RECORDS, Store, StoreError, canonical, write
 from leakgauge.storage import toml
 from leakgauge.storage.lock import SharedLock, locked
 from leakgauge.storage.private import prepare, swept
 from leakgauge.study.study import Study
-from leakgauge.threads import one_thread
 
 
 @dataclass(frozen=True)
@@ -53,30 +47,6 @@ class Outcome:
 
     plan: Plan
     faults: dict[str, str]
-
-
-def environment() -> dict[str, str]:
-    """What the numbers may depend on besides the plan."""
-    return {
-        "leakgauge": leakgauge.__version__,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "cpu": torch.backends.cpu.get_cpu_capability(),
-        "machine": platform.machine(),
-        "arithmetic": _arithmetic(),
-    }
-
-
-def _arithmetic() -> str:
-    """A fingerprint of how this process rounds: settings such as ``ONEDNN_MAX_CPU_ISA`` change no name, but numbers."""
-    generator = torch.Generator().manual_seed(0)
-    image = torch.rand(2, 3, 16, 16, generator=generator).requires_grad_()
-    kernel, matrix = torch.randn(8, 3, 5, 5, generator=generator), torch.randn(1152, 64, generator=generator)
-    with one_thread():
-        features = torch.nn.functional.conv2d(image, kernel).tanh().flatten(1)
-        (gradient,) = torch.autograd.grad((features @ matrix).logsumexp(1).sum(), image)
-    return hashlib.sha256(gradient.numpy().tobytes()).hexdigest()[:16]
 
 
 def execute(
@@ -122,6 +92,8 @@ def _begin(study: Study, store: Store, planned: Plan) -> None:
     folder = store.folder
     claim(store)
     store.sweep()
+    if store.redact:
+        store.forget({cell.id for cell in planned.cells})
     write(folder / "plan.json", _listed(planned))
     hashes = study.roles.manifest(secrets.token_hex(16) if store.redact else "")
     write(folder / "manifest.json", canonical(hashes).encode())
@@ -172,7 +144,7 @@ def claim(store: Store) -> None:
     """The run folder belongs to one environment."""
     path = store.folder / "environment.json"
     mine = canonical(environment())
-    if path.is_file() and path.read_text() != mine:
+    if path.is_file() and path.read_text(encoding="utf-8", errors="replace") != mine:
         raise StoreError(
             f"was begun in another environment ({_differences(path)})",
             where=str(store.folder),
@@ -184,10 +156,7 @@ def claim(store: Store) -> None:
 def _differences(path: Path) -> str:
     """What the environment of a run folder has otherwise, in words."""
     try:
-        theirs = dict(json.loads(path.read_text()))
-    except (ValueError, TypeError):
+        theirs = dict(json.loads(path.read_text(encoding="utf-8", errors="replace")))
+    except (ValueError, TypeError, RecursionError):
         return "versions or CPU features differ"
-    differences = [
-        f"{name} {theirs.get(name)}, here {here}" for name, here in environment().items() if theirs.get(name) != here
-    ]
-    return "; ".join(differences) or "versions or CPU features differ"
+    return differences(theirs, environment())

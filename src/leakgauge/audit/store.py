@@ -11,18 +11,20 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from leakgauge.errors import LeakgaugeError
+from leakgauge.errors import LeakgaugeError, brief
 from leakgauge.storage.private import swept, write
 from leakgauge.storage.redaction import coarse
+from leakgauge.storage.streams import regular
 
 __all__ = ["RECORDS", "Store", "StoreError", "canonical", "write"]
 
@@ -43,6 +45,17 @@ def _redacted(result: Mapping[str, Any]) -> bytes:
     """A cell with coarse scores, and without the hash of tensors that are gone."""
     rest = {name: value for name, value in result.items() if name not in ("params", "tensors")}
     return canonical({**coarse(rest), "params": result.get("params"), "redacted": True}).encode()
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"holds {text}")
+
+
+def _unreadable(path: Path, fault: Exception) -> StoreError:
+    reason = brief(" ".join(str(fault).split()) or type(fault).__name__)
+    return StoreError(
+        f"cannot be read ({reason})", where=str(path), remedy="delete it; the same command computes it again"
+    )
 
 
 def _digest(content: bytes) -> str:
@@ -85,16 +98,29 @@ class Store:
             }
             write(self.folder / RECORDS, save(tensors))
 
+    def forget(self, planned: Container[str]) -> None:
+        """Remove the cells of other plans: a run that was not redacted has its records in the order of the seed, from
+        which their labels follow."""
+        for path in (self.folder / "cells").glob("*"):
+            if path.is_file() and path.stem not in planned:
+                path.unlink()
+
     def _redact(self) -> None:
         """Take from finished cells what a redacted run does not keep."""
         cells = self.folder / "cells"
+        for path in cells.glob("*.json"):
+            if not self._whole(path.stem):
+                path.unlink()
         for path in cells.glob("*.safetensors"):
             if not self.done(path.stem) or self.result(path.stem).get("kind") != "train":
                 path.unlink()
         for path in cells.glob("*.json"):
             result = self.result(path.stem)
             if result.get("kind") != "train" and not result.get("redacted"):
-                write(path, _redacted(result))
+                try:
+                    write(path, _redacted(result))
+                except (ValueError, RecursionError):  # text that no encoding has: no cell of ours
+                    path.unlink()
         for path in cells.glob("*.fault"):
             path.unlink()
         log = self.folder / "log.jsonl"
@@ -103,17 +129,25 @@ class Store:
             write(log, "".join(line for line in lines if '"event":"fault"' not in line).encode())
 
     def result(self, identity: str) -> dict[str, Any]:
+        """What a finished cell says. The file may be anybody's: what no cell can be is a :class:`StoreError`."""
         path = self.cell(identity)
         try:
-            read: dict[str, Any] = json.loads(path.read_text())
-        except (OSError, ValueError) as fault:
-            raise StoreError(
-                f"cannot be read ({fault})", where=str(path), remedy="delete it; the same command computes it again"
-            ) from None
+            if not path.is_file():  # reading a pipe or a device may never end
+                raise ValueError("is no regular file" if path.exists() else "no such file")
+            read: Any = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+            if not isinstance(read, dict):
+                raise ValueError("is no table of values")
+        except (OSError, ValueError, RecursionError) as fault:
+            raise _unreadable(path, fault) from None
         return read
 
     def tensors(self, identity: str) -> dict[str, Tensor]:
-        return load_file(self._tensors(identity))
+        path = self._tensors(identity)
+        try:
+            regular(path)
+            return load_file(path)
+        except (OSError, ValueError, RuntimeError, SafetensorError, LeakgaugeError) as fault:
+            raise _unreadable(path, fault) from None
 
     def _tensors(self, identity: str) -> Path:
         return self.cell(identity).with_suffix(".safetensors")
@@ -123,18 +157,21 @@ class Store:
         path = self.folder / "log.jsonl"
         line = canonical({"time": round(time.time(), 3), **event}) + "\n"
         # without waiting: a pipe of this name, which somebody put there, is an error and not a standstill
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
+        # and a link is not followed: it could lead anywhere
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
         with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:
             file.write(line)
 
     def timings(self) -> dict[str, float]:
         """Cell → seconds of one processor, from the log."""
         seconds: dict[str, float] = {}
-        for line in (self.folder / "log.jsonl").read_text(encoding="utf-8", errors="replace").splitlines():
-            with suppress(ValueError):  # a kill may cut a line
-                event = json.loads(line)
-                if event.get("event") == "done":
-                    seconds[event["cell"]] = event["seconds"]
+        path = self.folder / "log.jsonl"
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        for line in text.splitlines():
+            with suppress(ValueError, RecursionError, OverflowError):  # a kill may cut a line; others may write, too
+                match json.loads(line, parse_constant=_no_number):
+                    case {"event": "done", "cell": str(cell), "seconds": int() | float() as spent}:
+                        seconds[cell] = float(spent)
         return seconds
 
     def sweep(self) -> None:
@@ -142,6 +179,8 @@ class Store:
         for folder in (self.folder, self.folder / "cells"):
             swept(folder)
         for path in (self.folder / "cells").glob("*.json"):
+            if path.is_dir():
+                raise StoreError("is a folder", where=str(path), remedy="remove it; a cell is a file")
             if not self._whole(path.stem):
                 path.unlink()
 

@@ -15,6 +15,7 @@ from leakgauge.cli.terminal import echo, printable
 from leakgauge.errors import ExitCode, LeakgaugeError
 
 if TYPE_CHECKING:
+    from leakgauge.audit.engines import Engine as Runner
     from leakgauge.audit.judge.model import Result
 
 
@@ -31,6 +32,7 @@ class Engine(StrEnum):
 
     local = "local"
     shared = "shared"
+    ray = "ray"
 
 
 class Gate(StrEnum):
@@ -105,8 +107,14 @@ def audit(
     out: Annotated[Path | None, typer.Option(help="The run folder; default: the name of the spec with -run.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes, one thread each.")] = 1,
     engine: Annotated[
-        Engine, typer.Option(help="local: this machine alone; shared: any number of audits together in one --out.")
+        Engine,
+        typer.Option(
+            help="local: this machine alone; shared: any number of audits together in one --out; ray: a Ray cluster."
+        ),
     ] = Engine.local,
+    address: Annotated[
+        str | None, typer.Option(help="Of the Ray cluster: host:port, or auto for one that runs on this machine.")
+    ] = None,
     fail_on: Annotated[
         Gate | None, typer.Option(help="Exit with 3 if a verdict is this bad or worse, or inconclusive.")
     ] = None,
@@ -130,26 +138,19 @@ def audit(
       leakgauge audit leakgauge.toml --fail-on recognisable --quiet     in CI
       leakgauge audit leakgauge.toml --ablate                           measure what each grant is worth
       leakgauge audit leakgauge.toml --out run --engine shared          on every node of an array job
+      leakgauge audit leakgauge.toml --engine ray --address head:6379   on a Ray cluster that is running
 
     \b
     Exit codes: 0 done, 1 a planned cell failed, 2 bad spec, 3 gate failed, 4 invalid set-up, 5 an attack beat a bound,
     130 interrupted.
     """
-    from leakgauge.audit import SharedFolder
     from leakgauge.audit import audit as run
     from leakgauge.storage.signing import private_key
     from leakgauge.storage.signing import sign as signed
     from leakgauge.study import sound
 
-    if engine is Engine.shared and workers > 1:
-        raise LeakgaugeError(
-            f"--workers {workers} with --engine shared",
-            where="audit",
-            remedy="leave --workers out and start the command several times; each is one worker",
-        )
+    runner = _engine(engine, workers, address)
     key = private_key(sign) if sign else None  # a key that cannot be used shows now, not after the audit
-    runner = SharedFolder() if engine is Engine.shared else None
-
     draft = sound(path)
     announce(*draft.own_code, allowed=own_code)
     folder = out or path.with_name(f"{path.stem}-run")
@@ -159,7 +160,8 @@ def audit(
             partial(run, study, folder, workers=workers, engine=runner, redact=redact, ablate=ablate, warn=_warn), quiet
         )
     except KeyboardInterrupt:
-        options = (("ablate", ablate), ("redact", redact), ("engine shared", runner is not None))
+        joined = f"engine {engine.value}" + (f" --address {address}" if address else "")
+        options = (("ablate", ablate), ("redact", redact), (joined, runner is not None))
         flags = "".join(f" --{flag}" for flag, wanted in options if wanted)
         echo(
             f"interrupted; finished cells are saved. Resume with: leakgauge audit {path} --out {folder}{flags}",
@@ -173,6 +175,24 @@ def audit(
     for line in result.failing(gate) if gate else ():
         echo(f"gate {gate} fails: {line}", err=True)
     raise typer.Exit(result.exit_code(gate))
+
+
+def _engine(engine: Engine, workers: int, address: str | None) -> Runner | None:
+    """The engine of an audit; None for this machine alone."""
+    from leakgauge.audit import RayCluster, SharedFolder
+
+    if engine is not Engine.local and workers > 1:
+        remedy = {
+            Engine.shared: "leave --workers out and start the command several times; each is one worker",
+            Engine.ray: "leave --workers out; the cluster says how many it has",
+        }[engine]
+        raise LeakgaugeError(f"--workers {workers} with --engine {engine.value}", where="audit", remedy=remedy)
+    if (engine is Engine.ray) != (address is not None):
+        what = "--engine ray without --address" if address is None else f"--address with --engine {engine.value}"
+        raise LeakgaugeError(what, where="audit", remedy="say --engine ray --address host:port (or auto)")
+    if engine is Engine.ray and address is not None:
+        return RayCluster(address)
+    return SharedFolder() if engine is Engine.shared else None
 
 
 def _warn(sentence: str) -> None:

@@ -178,10 +178,10 @@ class _Reader:
         except LeakgaugeError as fault:
             self.faults.append(fault)
             return _UNBUILT
-        except TypeError:
+        except (TypeError, OverflowError):
             sign = {ast.BitOr: "|", ast.Add: "+", ast.Mult: "*"}[type(op)]
             return self.fail(
-                f"{left!r} {sign} {right!r} makes no sense",
+                f"{_short(repr(left), 60)} {sign} {_short(repr(right), 60)} makes no sense",
                 "| chains defenses, + adds priors, number*prior scales one",
             )
 
@@ -251,7 +251,7 @@ class _Reader:
         except LeakgaugeError as fault:
             self.faults.append(fault)
             return _UNBUILT
-        except (TypeError, ValueError) as fault:
+        except (TypeError, ValueError, OverflowError) as fault:
             return self.fail(f"{name}: {fault}", remedy)
 
 

@@ -13,6 +13,9 @@ from leakgauge.models.base import Network, at_least, sequence
 from leakgauge.models.init import uniform
 from leakgauge.types import Domain
 
+MOST_LAYERS = 1000
+"""Building layers takes time even without memory: a spec of one line must not keep ``check`` busy for hours."""
+
 
 @register("model", "mlp")
 @dataclass(frozen=True, repr=False)
@@ -35,6 +38,8 @@ class Mlp(Network):
 
     def network(self, domain: Domain) -> nn.Module:
         at_least(self, width=self.width, depth=self.depth)
+        if self.depth > MOST_LAYERS:
+            raise ModelError(f"depth is {self.depth}", where=repr(self), remedy=f"give at most {MOST_LAYERS} layers")
         layers: list[tuple[str, nn.Module]] = [("flatten", nn.Flatten())]
         before = domain.size
         for i in range(1, self.depth + 1):

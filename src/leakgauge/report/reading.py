@@ -60,7 +60,7 @@ class Run:
         """Cell → seconds of one processor; empty where nothing was timed."""
         read = self._json("timings.json")
         items = read.items() if isinstance(read, dict) else ()
-        return {str(k): float(v) for k, v in items if isinstance(v, int | float) and v > 0}
+        return {str(k): float(v) for k, v in items if isinstance(v, int | float) and 0 < v < 1e12}
 
     def plan(self) -> list[dict[str, Any]]:
         """The cells of the audit; those that have what every cell has."""
@@ -87,4 +87,9 @@ class Run:
 def read(folder: Path, *, redact: bool = False) -> Run:
     """The run in a folder; :class:`RunError` says what is missing or wrong."""
     result = Result.load(folder)
-    return Run(folder, result.redacted() if redact else result, redact)
+    if not redact:
+        return Run(folder, result)
+    labelled = any(record.label is not None for _, defense in result.each() for record in defense.records)
+    redacted = result.redacted()
+    # a redacted audit has its records in a private order; those of a plain one follow from its seed
+    return Run(folder, redacted.renumbered() if labelled else redacted, redact)

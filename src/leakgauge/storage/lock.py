@@ -41,7 +41,7 @@ class SharedLock:
     def joining(self) -> Iterator[bool]:
         """Take the lock, refused while a plain run holds it; True if nobody else shares the folder."""
         with self._turn():
-            handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            handle = _opened(self.folder / LOCK)
             self._lock = handle
             try:
                 alone = _hold(handle)
@@ -87,11 +87,21 @@ class SharedLock:
 
 @contextmanager
 def _handle(path: Path) -> Iterator[int]:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    handle = _opened(path)
     try:
         yield handle
     finally:
         os.close(handle)
+
+
+def _opened(path: Path) -> int:
+    """A handle of a lock file. A link is not followed: it could lead out of the folder."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    except OSError as fault:
+        if not path.is_symlink():
+            raise
+        raise LeakgaugeError(f"is a link ({fault.strerror})", where=str(path), remedy="remove it") from None
 
 
 def _taken(folder: Path) -> LeakgaugeError:

@@ -18,6 +18,10 @@ _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")
 """The name of a file that is being written."""
 
 
+_WITHIN = ("cells", "claims", "log.jsonl")
+"""What a run writes into without replacing it: as links, these could have it write elsewhere."""
+
+
 def swept(folder: Path) -> None:
     """Remove what a killed process left half written in a folder: it may hold what the whole file would."""
     for left in folder.glob(".*") if folder.is_dir() else ():
@@ -33,6 +37,10 @@ def prepare(folder: Path) -> None:
             folder.chmod(0o700)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if links := [name for name in _WITHIN if (folder / name).is_symlink()]:
+            raise LeakgaugeError(
+                f"{links[0]} is a link, which may lead out of it", where=str(folder), remedy="remove the link"
+            )
     except OSError as fault:
         reason = "it is a file" if isinstance(fault, FileExistsError) else fault.strerror
         remedy = "give a folder that you can write to"

@@ -6,6 +6,7 @@ import gzip
 import lzma
 import struct
 import tarfile
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -28,6 +29,11 @@ _FAULTS = (
     EOFError,
     ValueError,
     RuntimeError,
+    LookupError,
+    OverflowError,
+    MemoryError,
+    SyntaxError,
+    tokenize.TokenError,  # numpy reads the header of an array as Python
     struct.error,
     zlib.error,
     lzma.LZMAError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -78,6 +78,20 @@ class Roles:
         others = reference[_stand_ins(like, reference.labels, labels_granted or counts is not None)]
         test = dataset.sample(min(MOST_TEST, len(dataset.test)), seed=seed, split="test")
         return cls(reported, others, chosen, reference, dataset.train, test)
+
+    def in_private_order(self, batch: int) -> Roles:
+        """The same with the reported batches, and the records within each, in an order of their contents.
+
+        The order of a plain run follows from the seed, and so do the labels, since classes take turns. This one is by
+        hashes under a key that depends on all reported records: whoever lacks one of them cannot compute it. The same
+        records always have the same order, so that a run resumes. Records that stand in for others move with them.
+        """
+        key = digest({"x": self.reported.inputs, "y": self.reported.labels}).encode()
+        marks = [hashlib.sha256(key + digest({"x": x}).encode()).digest() for x in self.reported.inputs]
+        inner = [sorted(range(start, start + batch), key=marks.__getitem__) for start in range(0, len(marks), batch)]
+        inner.sort(key=lambda places: hashlib.sha256(b"".join(marks[i] for i in places)).digest())
+        order = [place for places in inner for place in places]
+        return replace(self, reported=self.reported[order], others=self.others[order])
 
     def manifest(self, salt: str = "") -> dict[str, Any]:
         """Which records were reported, and which chose settings, stood in the null or made the guess: by hash, all

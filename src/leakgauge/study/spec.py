@@ -15,6 +15,7 @@ from leakgauge.study.sections import LIST, TEXT, Problem, Spec, SpecError
 __all__ = ["Problem", "Spec", "SpecError", "brief", "examined", "load", "of", "table"]
 
 MOST_BYTES = 1 << 20
+MOST_NESTING = 20
 STAND_IN = "your.own:part"
 """An object about which nothing is known: stands where a part is not written as one."""
 
@@ -61,6 +62,8 @@ def examined(raw: dict[str, Any], file: str) -> tuple[Spec | None, list[Problem]
 
     So the sense of the rest can be examined in the same go. None where nothing is left to examine.
     """
+    if _nested(raw, MOST_NESTING):
+        return None, [Problem(file, "syntax", "is nested too deeply", "mend the TOML; see `leakgauge init`")]
     rest, problems = copy.deepcopy(raw), list[Problem]()
     for _ in range(3):  # a section may lack a key that was taken out, and then goes as a whole
         try:
@@ -73,6 +76,16 @@ def examined(raw: dict[str, Any], file: str) -> tuple[Spec | None, list[Problem]
         if isinstance(rest.setdefault("task", {}), dict):
             rest["task"].setdefault("model", STAND_IN)
     return None, problems
+
+
+def _nested(value: Any, most: int) -> bool:
+    """Whether tables and lists lie in each other more than ``most`` deep; level by level, since a file may nest so
+    deeply that a recursion never returns."""
+    level: list[Any] = [value]
+    for _ in range(most):
+        inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
+        level = [value for items in inner for value in items]
+    return any(isinstance(item, dict | list) for item in level)
 
 
 def _place(where: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ Study of 2 defenses x 2 adversaries on 10 updates of 1 record
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -234,6 +235,14 @@ class Study:
         if key not in self._tasks:
             self._tasks[key] = replace(self.task, protection=protection)
         return self._tasks[key]
+
+    def in_private_order(self) -> Study:
+        """The same study with its records in an order that does not follow from the seed; see :class:`Roles`."""
+        study = copy(self)
+        for name in ("peers", "content"):  # computed of the other order
+            study.__dict__.pop(name, None)
+        object.__setattr__(study, "roles", self.roles.in_private_order(self.task.recipe.batch))
+        return study
 
     # --- records in their roles
 

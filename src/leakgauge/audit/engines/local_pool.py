@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from multiprocessing import get_context, parent_process
 
 import torch
@@ -75,11 +76,12 @@ class LocalPool:
     ) -> bool:
         """Keep every worker busy with cells whose parents are done; a cell that may have killed its worker runs
         alone. False if the pool is broken: a worker died while nobody waited for it."""
-        ready = [cell for cell in waiting if orphaned(cell, store) is None]
-        suspects = [cell for cell in ready if died.get(cell.id)]
+        ready = (cell for cell in waiting if orphaned(cell, store) is None)  # looked at only as far as is needed
+        # suspects are put back at the front
+        suspects = list(takewhile(lambda cell: died.get(cell.id), waiting)) if died else []
         if any(died.get(cell.id) for cell in running.values()) or (suspects and running):
             return True
-        for cell in suspects[:1] or ready[: self.workers - len(running)]:
+        for cell in suspects[:1] or list(islice(ready, self.workers - len(running))):
             try:
                 future = pool.submit(_work, _packed(cell))
             except BrokenProcessPool:

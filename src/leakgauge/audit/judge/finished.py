@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from leakgauge.adversary import models_defense
-from leakgauge.audit.cells import ARMS, Cell
+from leakgauge.audit.cells import ARMS, AttackCell, Cell
 from leakgauge.audit.judge.arms import Arms, ByMetric, Encodings
 from leakgauge.audit.judge.single import Nearness, Places
 from leakgauge.audit.plan import Plan, seeds
@@ -48,6 +49,8 @@ class Finished:
     faults: Mapping[str, str]
     borrowed: dict[tuple[Where, str], tuple[Where, str]] = field(default_factory=dict)
     """Adversaries that attack a defense after adding a stronger one: where their cells are, and under which name."""
+    _places: dict[tuple[Where, str, str], list[tuple[int, str]]] = field(default_factory=dict, repr=False)
+    """The first record of every cell of an arm, in order; each record of a result asks."""
 
     def cells(self, where: Where, adversary: str, arm: str = "real", without: str | None = None) -> list[Cell]:
         """The cells of an arm, in the order of the records."""
@@ -69,11 +72,13 @@ class Finished:
 
     def place(self, where: Where, adversary: str, arm: str, record: int) -> tuple[str, int]:
         """The cell that holds a record's reconstruction, and its row there."""
-        for cell in self.cells(where, adversary, arm):
-            start, stop = (edge * self.study.task.recipe.batch for edge in cell.params["records"])
-            if start <= record < stop:
-                return cell.id, record - start
-        raise AssertionError(f"record {record} is in no cell")
+        key = (where, adversary, arm)
+        if key not in self._places:
+            cells = [cell for cell in self.cells(where, adversary, arm) if isinstance(cell, AttackCell)]
+            self._places[key] = sorted((cell.updates[0] * self.study.task.recipe.batch, cell.id) for cell in cells)
+        places = self._places[key]
+        start, identity = places[bisect_right(places, record, key=lambda place: place[0]) - 1]
+        return identity, record - start
 
     def reasons(self, where: Where) -> list[str]:
         """Why a defense has no verdict, each reason once."""
@@ -111,11 +116,13 @@ def alike(study: Study) -> npt.NDArray[np.bool_]:
     sorted labels; where hardly any two agree, every update counts, for else there is nothing to compare with.
     """
     size = study.task.recipe.batch
-    labels = study.records.labels.unflatten(0, (-1, size)).sort(1).values
-    same: npt.NDArray[np.bool_] = (labels[:, None] == labels[None]).all(-1).numpy()
-    if not study.labels_granted or same.sum() < 2 * len(labels):
+    labels = study.records.labels.unflatten(0, (-1, size)).sort(1).values.numpy()
+    _, kind, many = np.unique(labels, axis=0, return_inverse=True, return_counts=True)
+    kind = kind.reshape(-1)
+    same: npt.NDArray[np.bool_] = kind[:, None] == kind[None, :CROSS]
+    if not study.labels_granted or np.square(many).sum() < 2 * len(labels):  # as many pairs agree
         same = np.ones_like(same)
-    return same[:, :CROSS].repeat(size, 1)
+    return same.repeat(size, 1)
 
 
 def arms(finished: Finished, where: Where, baseline: Baseline) -> Arms | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from random import SystemRandom
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator
@@ -174,7 +176,7 @@ class Result(Value):
         if file.exists() and not file.is_file():  # reading a pipe or a device may never end
             raise RunError("is no regular file", where=str(file), remedy="run the audit again")
         try:
-            raw = json.loads(file.read_bytes())
+            raw = json.loads(file.read_bytes(), parse_constant=_no_number)
         except FileNotFoundError:
             what = f"has no {FILE}" if path.is_dir() else "there is no such file or folder"
             remedy = "name the --out folder of a finished `leakgauge audit`, or its result.json"
@@ -187,7 +189,7 @@ class Result(Value):
         """Write it, readable by its owner only, as a JSON file or into a folder; returns the file."""
         path = Path(path)
         file = path if path.suffix == ".json" else path / FILE
-        write(file, self.text().encode())
+        write(file, self.text().encode(errors="replace"))  # half a surrogate pair, in a result of somebody else's
         return file
 
     def text(self) -> str:
@@ -209,6 +211,21 @@ class Result(Value):
                     defense["attack"]["why"] = f"a planned cell failed: {reason}"
         return type(self).of_json(raw)
 
+    def renumbered(self) -> Self:
+        """The same with records that have random numbers, the same in all defenses, and name no row of a cell.
+
+        Numbers of a plain run follow from the seed, and so do the labels, since classes take turns.
+        """
+        numbers = sorted({record.record for _, defense in self.each() for record in defense.records})
+        number = dict(zip(numbers, SystemRandom().sample(numbers, len(numbers)), strict=True))
+        raw = self.as_json()
+        for defense in (defense for checkpoint in raw["checkpoints"] for defense in checkpoint["defenses"]):
+            hidden = {"cell": "", "row": 0, "null_cell": "", "null_row": 0}
+            rows = [{**row, **hidden, "record": number[row["record"]]} for row in defense["records"]]
+            # equal ones stood in the order of their numbers
+            defense["records"] = sorted(rows, key=lambda row: (_worst_first(row), row["record"]))
+        return type(self).of_json(raw)
+
     # --- how it shows itself
 
     def __repr__(self) -> str:
@@ -218,6 +235,14 @@ class Result(Value):
 
     def _repr_html_(self) -> str:
         return card.html(self)
+
+
+def _worst_first(row: Mapping[str, Any]) -> tuple[float, float]:
+    return (math.inf if row["exposure"] is None else row["exposure"], -row["score"])
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of a result")
 
 
 def _wrong(fault: ValidationError) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from leakgauge.audit.environment import environment
 from leakgauge.audit.judge import rows
 from leakgauge.audit.judge.arms import Arms, Encodings
 from leakgauge.audit.judge.ceiling import ceilings
@@ -28,7 +29,7 @@ from leakgauge.audit.judge.values import (
 )
 from leakgauge.audit.judge.verdict import Rules, Verdict, incomplete, invalid, verdicts
 from leakgauge.audit.plan import IDENTITY, control_trained_with, steps, trained_with
-from leakgauge.audit.run import Outcome, environment
+from leakgauge.audit.run import Outcome
 from leakgauge.audit.store import Store
 from leakgauge.defenses import Identity, Protection, parts_of
 from leakgauge.doctor.diagnosis import Diagnosis

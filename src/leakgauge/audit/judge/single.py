@@ -110,7 +110,8 @@ def exposure(adversaries: Sequence[Nearness], groups: Places) -> Numbers:
     """The share of each record's peers, itself included, to which its update is at least as near, ``[n]``: the smallest
     over the adversaries, times their number."""
     records = len(adversaries[0].own)
-    sizes = np.array([(groups == group).sum() for group in groups[:records]])
+    _, which, many = np.unique(groups, return_inverse=True, return_counts=True)
+    sizes = many[which[:records]]
     share = np.minimum.reduce([one.rank / sizes for one in adversaries])
     smallest: Numbers = np.minimum(1.0, len(adversaries) * share)
     return smallest

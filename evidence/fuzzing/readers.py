@@ -1,0 +1,378 @@
+"""Every reader of files that somebody else may have written, each with valid files to begin from."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import torch
+from PIL import Image
+from safetensors.torch import save as packed
+
+from evidence.fuzzing.mutations import (
+    TEXTS,
+    Mutation,
+    of_bytes,
+    of_gzip,
+    of_header,
+    of_json,
+    of_png,
+    of_words,
+    of_zip,
+)
+from leakgauge import models
+from leakgauge.types import Domain
+
+DOMAIN = Domain("image", (1, 4, 4), 3)
+SPEC = b"""leave_out = ["adaptive"]
+seed = 3
+[task]
+model = "mlp(width=4, depth=1)"
+data = "fashion_mnist_sample"
+records = 8
+[task.recipe]
+batch = 1
+learning_rate = 0.1
+[checkpoints]
+train_steps = [0, 2]
+[defenses]
+none = "identity()"
+noisy = "clip(norm=1.0) | gaussian(std=0.01)"
+[adversaries]
+linear = ["analytic()", "dlg(steps=3)"]
+[threat]
+labels = "known"
+[verdict]
+significance = 0.05
+"""
+EXPRESSIONS = (
+    b"clip(norm=1.0) | gaussian(std=0.1)",
+    b"bayes(prior=1e-4*tv() + 0.1*pixel_range(), solver=adam(lr=0.5, steps=200))",
+    b"mixup(k=4) | prune(p=0.9) | my.package:Part(a=[1, 2.5], b={'x': None}, c=-3)",
+    b"adaptive(steps=60)",
+)
+WORDS = (
+    *(
+        b"clip gaussian laplace vmf topk prune quantise mixup instahide ats soteria precode lrp random_prune dlg idlg "
+        b"analytic bayes adaptive adversary adam tv std norm p k keep levels policy layer steps lr prior solver lambda "
+        b"__import__ os:system None True 1e999 -1 0 '' 'a'*9 () [] {} x.y:Z torch:os.system * ** | + := f'{x}' ... 1j "
+        b"b'' "
+    ).split(),
+    b"9" * 30,
+    b"await x",
+    b"lambda: 0",
+)
+KEYS = (
+    b"task model data records recipe batch local_steps learning_rate momentum mode weights loss normalise replay "
+    b"checkpoints train_steps seeds defended defenses none adversaries threat labels grants verdict recognisable "
+    b"bound price tuning rounds client_records class_counts true nan inf 1979-05-27 inferred joint minibatch clients "
+).split()
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader, valid ``files`` by name, and how they are changed. ``beside`` stands unchanged in the same folder."""
+
+    name: str
+    files: Mapping[str, bytes]
+    read: Callable[[Path], object]
+    mutations: tuple[Mutation, ...] = (of_bytes,)
+    beside: Mapping[str, bytes] = field(default_factory=dict)
+
+    def changed(self, rng: Random) -> tuple[str, bytes]:
+        """One of the files by its name, changed; one in a hundred is nothing but noise."""
+        name = rng.choice(list(self.files))
+        if rng.random() < 0.01:
+            return name, rng.randbytes(rng.randrange(200))
+        content = self.files[name]
+        wanted = [m for m in self.mutations if m is not of_json or name.endswith(".json")]
+        return name, rng.choice(wanted)(content, rng)
+
+    def written(self, folder: Path, name: str, content: bytes) -> Path:
+        """The changed file among those beside it, all of them there again."""
+        for other, whole in self.beside.items():
+            path = folder / other
+            if other != name and (not path.is_file() or path.read_bytes() != whole):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(whole)
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return path
+
+
+def _saved(value: object) -> bytes:
+    out = io.BytesIO()
+    torch.save(value, out)
+    return out.getvalue()
+
+
+def _npz(pack: Callable[..., None] = np.savez, **arrays: object) -> bytes:
+    out = io.BytesIO()
+    pack(out, **arrays)
+    return out.getvalue()
+
+
+def _picture(form: str, mode: str = "RGB") -> bytes:
+    out = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 5, 3), np.uint8)
+    Image.fromarray(pixels).convert(mode).save(out, form)
+    return out.getvalue()
+
+
+def _spec(path: Path) -> None:
+    """The form of a spec, and every expression in it."""
+    from leakgauge.study.draft import Draft
+    from leakgauge.study.spec import SpecError, examined, table
+
+    spec, problems = examined(table(path), str(path))
+    if spec is not None:
+        Draft.of(spec, path).own_code  # noqa: B018 - it is computed here
+    if problems:
+        raise SpecError(problems)
+
+
+def _checked_spec(path: Path) -> None:
+    """As ``check`` reads one, with the sense of every value."""
+    from leakgauge.study.draft import sound
+
+    sound(path).problems()
+
+
+def _expression(path: Path) -> None:
+    """As ``check`` reads one: nothing of the user's is imported."""
+    from leakgauge.expr import read
+
+    text = path.read_bytes().decode("utf-8", errors="replace")
+    for kind in ("defense", "attack"):
+        reading = read(text, kind, own_code=False)
+        for fault in reading.faults:
+            str(fault)
+        repr(reading.value)
+
+
+def _state(path: Path) -> None:
+    from leakgauge.storage.states import read_state
+
+    read_state(path).misfits(_model())
+
+
+def _captured(path: Path) -> None:
+    from leakgauge.inspect.captures import folder_of
+
+    folder_of(path.parent, _model())
+
+
+@cache
+def _model() -> torch.nn.Module:
+    return models.build("mlp(width=4, depth=1)", DOMAIN)
+
+
+def _records(path: Path) -> None:
+    from leakgauge.data import load
+
+    load(path).domain  # noqa: B018 - it is computed here
+
+
+def _pictures(path: Path) -> None:
+    from leakgauge.data.folder import read_folder
+
+    read_folder(path.parent.parent)
+
+
+def _idx(path: Path) -> None:
+    from leakgauge.data.idx import read_idx
+
+    read_idx(path)
+
+
+def _cifar(path: Path) -> None:
+    from leakgauge.data.cifar import read_cifar
+
+    read_cifar([path])
+
+
+def _archive(path: Path) -> None:
+    from leakgauge.data.archive import collect
+    from leakgauge.data.catalogue import File
+
+    ready = path.parent / "ready"
+    ready.mkdir(exist_ok=True)
+    collect(path, [File("a-idx3", 20, "0" * 64)], ready)
+
+
+def _result(path: Path) -> None:
+    from leakgauge.audit.judge.model import Result
+
+    result = Result.load(path.parent)
+    result.redacted().text()
+    result.exit_code("recognisable")
+    repr(result)
+
+
+def _reports(path: Path) -> None:
+    from leakgauge.report import report
+
+    run = path.parent.parent if path.parent.name == "cells" else path.parent
+    report(run, formats=("md", "junit", "html"))
+
+
+def _resumed(path: Path) -> None:
+    """What a resumed audit reads of a run folder before it trusts a cell."""
+    from leakgauge.audit.store import Store
+
+    run = path.parent.parent if path.parent.name == "cells" else path.parent
+    store = Store(run)
+    store.sweep()
+    for cell in run.glob("cells/*.json"):
+        if store.done(cell.stem):
+            store.result(cell.stem).get("place")
+            if cell.with_suffix(".safetensors").exists():
+                store.tensors(cell.stem)
+    store.timings()
+    Store(run, redact=True).keep(torch.zeros(1), torch.zeros(1))
+
+
+def _signature(path: Path) -> None:
+    from leakgauge.storage.signing import public_key, verify
+
+    verify(path.parent, public_key(path.parent / "key.pub"))
+
+
+@cache
+def run_folder() -> dict[str, bytes]:
+    """The files of a small signed audit."""
+    from leakgauge.audit import audit
+    from leakgauge.report import report
+    from leakgauge.storage.signing import new_key, private_key, sign
+    from leakgauge.study import Study
+
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        spec = SPEC.replace(b"train_steps = [0, 2]", b"train_steps = [2]").replace(b"noisy", b'"b<i>&"')
+        (home / "spec.toml").write_bytes(spec)
+        run = home / "run"
+        audit(Study.load(home / "spec.toml"), run)
+        report(run, formats=("md",))
+        new_key(home / "key")
+        sign(run, ("result.json", "report.md"), private_key(home / "key"))
+        shutil.copy(home / "key.pub", run)
+        files = (path for path in run.rglob("*") if path.is_file() and not path.name.startswith("."))
+        return {str(path.relative_to(run)): path.read_bytes() for path in files}
+
+
+def _parts(*endings: str) -> dict[str, bytes]:
+    return {name: content for name, content in run_folder().items() if name.endswith(endings)}
+
+
+def _readers() -> dict[str, Callable[[], Reader]]:
+    state = {name: value.clone() for name, value in _model().state_dict().items()}
+    arrays = {name: value.numpy() for name, value in state.items()}
+    metadata = {"kind": "gradient", "round": "3", "client": '"é"', "sign": "-1"}
+    images = np.random.default_rng(0).random((12, 1, 4, 4), np.float32)
+    labels = np.arange(12) % 3
+    idx = bytes((0, 0, 8, 3)) + b"".join(n.to_bytes(4, "big") for n in (2, 3, 3)) + bytes(range(18))
+    table = b"age,job,label\n" + b"".join(b"%d,%s,%d\n" % (i, (b"a", b"b")[i % 2], i % 3) for i in range(12))
+    rows = _npz(x=images.reshape(12, 16), y=labels, columns=np.array([f"c{i}" for i in range(16)]))
+    pictures = [(form, "RGB") for form in ("PNG", "JPEG", "BMP", "TIFF", "PPM")]
+    pictures += [("PNG", "L"), ("PNG", "P"), ("GIF", "L")]
+    formats = {"-".join(how): how for how in pictures}
+    archived = {"a.zip": _npz(**{"a-idx3": labels}), "a.tar.gz": _tar(idx)}
+    return {
+        "spec": lambda: Reader("spec", {"spec.toml": SPEC}, _spec, (of_bytes, of_words((*KEYS, *WORDS)))),
+        "checked spec": lambda: Reader(
+            "checked spec", {"spec.toml": SPEC}, _checked_spec, (of_bytes, of_words((*KEYS, *WORDS)))
+        ),
+        "expression": lambda: Reader(
+            "expression",
+            {f"{i}.txt": text for i, text in enumerate(EXPRESSIONS)},
+            _expression,
+            (of_bytes, of_words(WORDS)),
+        ),
+        "safetensors": lambda: Reader(
+            "safetensors", {"w.safetensors": packed(state, metadata)}, _state, (of_bytes, of_header)
+        ),
+        "weights npz": lambda: Reader(
+            "weights npz",
+            {"w.npz": _npz(**arrays), "p.npz": _npz(np.savez_compressed, **arrays)},
+            _state,
+            (of_bytes, of_zip),
+        ),
+        "pt": lambda: Reader(
+            "pt", {"w.pt": _saved(state), "s.pth": _saved({"state_dict": state})}, _state, (of_bytes, of_zip)
+        ),
+        "captured updates": lambda: Reader(
+            "captured updates",
+            {"r1-client2.safetensors": packed(state, metadata), "r1.safetensors": packed(state, {"kind": "state"})},
+            _captured,
+            (of_bytes, of_header, of_header),
+            {"r1-client2.safetensors": packed(state, metadata), "r1.safetensors": packed(state, {"kind": "state"})},
+        ),
+        "records npz": lambda: Reader(
+            "records npz",
+            {"d.npz": _npz(inputs=images, labels=labels, classes=3), "t.npz": rows},
+            _records,
+            (of_bytes, of_zip, of_zip),
+        ),
+        "csv": lambda: Reader(
+            "csv", {"d.csv": table}, _records, (of_bytes, of_words((b"a", b"?", b"1e9", b"label", *TEXTS)))
+        ),
+        "idx": lambda: Reader("idx", {"a-idx3": idx, "b-idx3.gz": gzip.compress(idx)}, _idx, (of_bytes, of_gzip)),
+        "cifar": lambda: Reader("cifar", {"a.bin": bytes(range(256)) * 12 + bytes(1)}, _cifar),
+        "pictures": lambda: Reader(
+            "pictures", {f"data/a/{name}": _picture(*how) for name, how in formats.items()}, _alone, (of_bytes, of_png)
+        ),
+        "archive": lambda: Reader("archive", archived, _archive, (of_bytes, of_zip_or_gzip)),
+        "result": lambda: Reader(
+            "result", {"result.json": run_folder()["result.json"]}, _result, (of_bytes, of_json, of_json)
+        ),
+        "report": lambda: Reader(
+            "report", _parts(".json", ".safetensors"), _reports, (of_bytes, of_json), run_folder()
+        ),
+        "resumed run": lambda: Reader(
+            "resumed run", _parts(".json", ".safetensors", "log.jsonl"), _resumed, (of_bytes, of_json), run_folder()
+        ),
+        "signature": lambda: Reader(
+            "signature", _parts("signature.json", "key.pub", "report.md"), _signature, (of_bytes, of_json), run_folder()
+        ),
+    }
+
+
+def _alone(path: Path) -> None:
+    """Only the changed picture: others of an earlier turn would have another size."""
+    for other in path.parent.iterdir():
+        if other != path:
+            other.unlink()
+    _pictures(path)
+
+
+def _tar(content: bytes) -> bytes:
+    import tarfile
+
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        info = tarfile.TarInfo("x/a-idx3")
+        info.size = len(content)
+        archive.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def of_zip_or_gzip(content: bytes, rng: Random) -> bytes:
+    return of_zip(content, rng) if content[:2] == b"PK" else of_gzip(content, rng)
+
+
+@cache
+def reader(name: str) -> Reader:
+    """A reader by its name; its files are made once."""
+    return READERS[name]()
+
+
+READERS: dict[str, Callable[[], Reader]] = _readers()
