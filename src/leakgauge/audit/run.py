@@ -120,7 +120,7 @@ def execute(
 def _begin(study: Study, store: Store, planned: Plan) -> None:
     """Prepare the run folder, in which nobody else is at work: remove what a kill left, write what the run is about."""
     folder = store.folder
-    _claim(store)
+    claim(store)
     store.sweep()
     write(folder / "plan.json", _listed(planned))
     hashes = study.roles.manifest(secrets.token_hex(16) if store.redact else "")
@@ -131,7 +131,7 @@ def _begin(study: Study, store: Store, planned: Plan) -> None:
 
 def _join(store: Store, planned: Plan) -> None:
     """Check that those who share the run folder run the same audit."""
-    _claim(store)
+    claim(store)
     path = store.folder / "plan.json"
     same = path.is_file() and path.read_bytes() == _listed(planned)
     if not same or store.redact == (store.folder / RECORDS).exists():
@@ -168,7 +168,7 @@ def best_score(result: dict[str, Any]) -> float | None:
     return max(scores, default=None)
 
 
-def _claim(store: Store) -> None:
+def claim(store: Store) -> None:
     """The run folder belongs to one environment."""
     path = store.folder / "environment.json"
     mine = canonical(environment())
