@@ -91,7 +91,10 @@ def _tell(outcome: Outcome) -> None:
     echo(f"{table.name}, {outcome.scale}: {table.title}")
     echo(f"{table.paper.citation} {table.paper.url}".rstrip())
     reduced = table.sizes[outcome.scale].reduced
-    rows = [("cell", "paper", "ours", "verdict"), *((r.name, r.paper or "-", r.ours or "-", r.verdict) for r in outcome.rows)]
+    rows = [
+        ("cell", "paper", "ours", "verdict"),
+        *((r.name, r.paper or "-", r.ours or "-", r.verdict) for r in outcome.rows),
+    ]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     for row in rows:
         echo("  ".join((*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3])))

@@ -17,7 +17,9 @@ def tables() -> dict[str, Table]:
     known: dict[str, Table] = {}
     for paper in PAPERS:
         package = importlib.import_module(f"{__package__}.{paper}")
-        modules = [importlib.import_module(f"{package.__name__}.{m.name}") for m in pkgutil.iter_modules(package.__path__)]
+        modules = [
+            importlib.import_module(f"{package.__name__}.{m.name}") for m in pkgutil.iter_modules(package.__path__)
+        ]
         here = [table for module in modules for table in getattr(module, "TABLES", ())]
         for table in sorted(here, key=lambda one: one.name):
             if table.name in known:

@@ -60,8 +60,9 @@ class Cell:
     """One number: what the paper says of it (None: the paper has no such number), in which unit.
 
     ``of`` computes it from other cells' samples, such as a difference of two columns. A ``claim`` is a finding (an
-    ordering, a gap, an exact value), which even the ``smoke`` scale must show. ``missing`` says why this one cell
-    cannot be run.
+    ordering, a gap, an exact value), which even the ``smoke`` scale must show. A ``stand_in`` is measured on other data
+    or another network in place of the paper's, and left out of scales that do not need it. ``missing`` says why this
+    one cell cannot be run.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Cell:
     unit: str = ""
     of: Callable[[Samples], Sequence[float]] | None = None
     claim: bool = False
+    stand_in: bool = False
     missing: str = ""
 
 

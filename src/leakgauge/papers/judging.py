@@ -59,7 +59,8 @@ class Outcome:
 
 def judged(table: Table, size: Size | None, samples: Samples) -> tuple[Row, ...]:
     """Every cell of a table."""
-    return tuple(_row(table, size, cell, _samples(cell, samples)) for cell in table.cells)
+    values = [(cell, _samples(cell, samples)) for cell in table.cells]
+    return tuple(_row(table, size, cell, some) for cell, some in values if len(some) or not cell.stand_in)
 
 
 def _samples(cell: Cell, samples: Samples) -> Sequence[float]:

@@ -64,7 +64,9 @@ def run(
                 faults[names[cell.id]] = fault
             say(f"{names[cell.id]}: {fault or 'done'}")
         outcome = _gathered(table, scale, store, cells, faults)
-        write(store.folder / f"{short}.{scale}.json", json.dumps(stored(outcome), indent=1, ensure_ascii=False).encode())
+        write(
+            store.folder / f"{short}.{scale}.json", json.dumps(stored(outcome), indent=1, ensure_ascii=False).encode()
+        )
     return outcome
 
 

@@ -64,12 +64,17 @@ TABLES = (
         BAYES,
         (
             *(Cell(pair) for pair in PAIRS),
-            Cell("true pair, closer than with the wrong likelihood", at_least(0), of=difference(PAIRS[2], TRUE), claim=True),
+            Cell(
+                "true pair, closer than with the wrong likelihood",
+                at_least(0),
+                of=difference(PAIRS[2], TRUE),
+                claim=True,
+            ),
             Cell("true pair, closer than with both wrong", at_least(0), of=difference(PAIRS[3], TRUE), claim=True),
             Cell("true pair, closer than with the wrong prior", at_least(0), of=difference(PAIRS[1], TRUE)),
         ),
         {
-            "smoke": Size({"one": {"records": 12, "steps": 60}}, ("12 records", "60 steps")),
+            "smoke": Size({"one": {"records": 10, "steps": 50}}, ("10 records", "50 steps")),
             "small": Size({f"seed {s}": {"records": 100, "seed": s} for s in range(2)}),
             "full": Size({f"seed {s}": {"records": 1000, "seed": s} for s in range(5)}),
         },

@@ -52,7 +52,9 @@ def measure(candidates: int = 12, seed: int = 0) -> dict[str, list[float]]:
     inverting = torch.cosine_similarity(flat, received, dim=1) - 1 - TV_WEIGHT * variation
     inversion = dlg - TV_WEIGHT * variation - NORM_WEIGHT * x.square().flatten(1).sum(1)
     absolute = -sum((gap.abs().sum(1) for gap in gaps.values()), torch.zeros(()))
-    soteria = -sum((value for name, value in square.items() if name != DEFENDED), torch.zeros(())) - TV_WEIGHT * variation
+    soteria = (
+        -sum((value for name, value in square.items() if name != DEFENDED), torch.zeros(())) - TV_WEIGHT * variation
+    )
 
     # the same as log posteriors, of the parts that adversaries are made of
     normal = 2 * SIGMA**2 * gaussian(std=SIGMA).log_density(observed, batch, known={})
@@ -65,7 +67,9 @@ def measure(candidates: int = 12, seed: int = 0) -> dict[str, list[float]]:
         "DLG: uniform, Gaussian": _spread(dlg, normal),
         "inverting gradients: TV, cosine": _spread(inverting, direction + smooth),
         "GradInversion without DeepInversion: TV + Gaussian, Gaussian": _spread(inversion, normal + smooth + small),
-        "L1 of Table 2: uniform, Laplace": _spread(absolute, SIGMA * laplace(scale=SIGMA).log_density(observed, batch, known={})),
+        "L1 of Table 2: uniform, Laplace": _spread(
+            absolute, SIGMA * laplace(scale=SIGMA).log_density(observed, batch, known={})
+        ),
         "Soteria attack: TV, layerwise Gaussian": _spread(soteria, untouched + smooth),
         "ATS attack: TV, cosine": _spread(inverting, direction + smooth),
         "PRECODE attack: any prior, Dirac": _dirac(task.protect("precode(k=8)"), truth),
@@ -81,7 +85,9 @@ def _dirac(task: Task, truth: Records) -> list[float]:
 def _table(number: int, title: str, names: tuple[str, ...], *more: Cell) -> Table:
     cells = tuple(Cell(name, at_most(ROUNDING), claim=True) for name in names)
     sizes = dict.fromkeys(SCALES, Size({"all": {}}))
-    return Table(f"bayes/table-{number}", f"Table {number}: {title}", BAYES, (*cells, *more), sizes, measure, __doc__ or "")
+    return Table(
+        f"bayes/table-{number}", f"Table {number}: {title}", BAYES, (*cells, *more), sizes, measure, __doc__ or ""
+    )
 
 
 TABLES = (

@@ -10,7 +10,15 @@ from leakgauge import data, models
 from leakgauge.adversary import Adversary, Likelihood, adam, attack, cosine, density, exponential, l1, l2, ramp
 from leakgauge.observation import observe
 from leakgauge.papers.contract import Measured
-from leakgauge.papers.conventions import CIFAR_MEAN, CIFAR_STD, MNIST_MEAN, MNIST_STD, Constant, normalised, unclipped_psnr
+from leakgauge.papers.conventions import (
+    CIFAR_MEAN,
+    CIFAR_STD,
+    MNIST_MEAN,
+    MNIST_STD,
+    Constant,
+    normalised,
+    unclipped_psnr,
+)
 from leakgauge.priors import pixel_range, tv
 from leakgauge.task import Task
 from leakgauge.training import train
@@ -120,7 +128,15 @@ def measure(
 
 
 def _scored(
-    cell: str, best: Setting, score: float, task: Task, held_out: Records, threat: Threat, name: str, std: Constant, seed: int
+    cell: str,
+    best: Setting,
+    score: float,
+    task: Task,
+    held_out: Records,
+    threat: Threat,
+    name: str,
+    std: Constant,
+    seed: int,
 ) -> Measured:
     observations = observe(task, held_out, threat=threat, seed=seed + 2)
     result = best.adversary(name)(task, observations, seed=seed)

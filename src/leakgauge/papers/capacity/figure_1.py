@@ -1,254 +1,123 @@
-"""Bayes' capacity as a measure for reconstruction attacks: bounds above attacks, and Figure 1.
+"""Figures 1 and 2: the attack's error against ε and against the Bayes capacity; pictures at ε = 173.
 
-The paper gives neither the architecture of its 13,700-parameter network, nor δ, nor how ε becomes noise. Ours:
-``cnn_13700``, untrained; δ = 1e-5; one observation of one record, which is replaced. Gaussian noise then has μ = 2/σ
-(two clipped updates differ by at most 2), von Mises-Fisher noise ε = 2κ.
-
-References:
-    Biswas et al., Bayes' capacity as a measure for reconstruction attacks in federated learning, 2024, Section IV.
-    https://arxiv.org/abs/2406.13569
+The paper's claim of Figure 1 is drawn, not printed: capacity orders the error across mechanisms better than ε does.
+Ours is a number: the rank correlation with the mean error, over the points of both mechanisms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from scipy import stats
-from torch import Tensor
 
 from leakgauge import data, models
-from leakgauge.adversary import Adversary, adam, attack, density
 from leakgauge.attacks import inverting_gradients
-from leakgauge.bounds import (
-    Bound,
-    LogEstimate,
-    bound_of_task,
-    log_capacity_directions,
-    log_capacity_gaussian,
-    log_capacity_points,
-    log_capacity_vmf,
-    sigma_of,
-)
-from leakgauge.defenses import Gaussian, UpdatePart, VonMisesFisher, clip, gaussian, parts_of, vmf
 from leakgauge.metrics import mse
-from leakgauge.observation import Observation, observe
-from leakgauge.priors import Finite
+from leakgauge.observation import observe
+from leakgauge.papers.capacity.points import EPSILONS, mechanism, points_of
+from leakgauge.papers.capacity.rank_correlation import rank_correlations
+from leakgauge.papers.contract import Cell, Figure, Measured, Samples, Size, Table, at_least, at_most, difference
+from leakgauge.papers.sources import CAPACITY
 from leakgauge.task import Task
-from leakgauge.types import Records, Tree
-from leakgauge.updates import norm
 
-DELTA = 1e-5
-EPSILONS = tuple(float(10 ** (k / 2)) for k in range(13))
-PARAMETERS = 13_700
-MEMORY = 50_000_000
-"""Small networks and many problems: what stays in the cache is twice as fast."""
+SMOKE = "fashion_mnist_sample"
+DIFFERENCE = "|rank correlation| of capacity less that of ε"
 
 
-@dataclass(frozen=True)
-class Guessing:
-    """Which of N secrets went through a protection: exact posterior maximiser, solver, and what bounds both.
-
-    ``channel`` is the log capacity of the N-row channel by Monte Carlo, ``bound`` that of the whole mechanism with
-    its ceiling at a best guess of 1/N. In the first ``attacked`` draws the solver was right ``reached`` times, the
-    exact one ``exact_there``.
-    """
-
-    protection: str
-    secrets: int
-    draws: int
-    exact: int
-    channel: LogEstimate
-    bound: Bound
-    attacked: int
-    reached: int
-    exact_there: int
-
-
-def guessing(
-    how: UpdatePart,
-    *,
-    secrets: int = 64,
-    draws: int = 2000,
-    attacked: int = 200,
-    label: int = 3,
-    model: str = "mlp(width=16, depth=1)",
-    name: str = "mnist",
-    seed: int = 0,
-) -> Guessing:
-    """``secrets`` images of one class (so that labels tell nothing), each as likely, through a network's update.
-
-    The exact maximiser compares the release with the N protected updates; the solver climbs
-    ``log p(observed | x) + log p(x)``, p(x) being the N records blurred, from every record, and the secret nearest to
-    its reconstruction is its guess.
-    """
-    dataset = data.load(name)
-    where = np.flatnonzero(dataset.labels("test") == label)[:secrets]
-    known = dataset.test[torch.as_tensor(where)]
-    task = Task(models.build(model, dataset.domain, seed=seed), dataset.domain).protect(how)
-    truth = torch.arange(draws) % secrets  # each as often as the others: which were drawn is then no chance
-    observations = observe(task, known[truth], seed=seed + 2)
-    rows = torch.stack([_flat(_at_the_noise(task, known[[i]])) for i in range(secrets)])
-    received = torch.stack([_flat(one.rounds[0].observed) for one in observations])
-    exact = _nearest(received, rows) == truth
-    guessed = _nearest(_solved(task, observations[:attacked], known), known.inputs.flatten(1))
-    rng = np.random.default_rng(seed + 3)
-    noise = parts_of(how)[-1]
-    points = rows.double().numpy()
-    if isinstance(noise, VonMisesFisher):
-        channel = log_capacity_directions(points, noise.kappa, rng=rng, draws=20_000)
-    elif isinstance(noise, Gaussian):
-        channel = log_capacity_points(points, noise.std, rng=rng, draws=20_000)
-    else:
-        raise TypeError(f"{noise!r} is neither Gaussian nor von Mises-Fisher")
-    return Guessing(
-        repr(how),
-        secrets,
-        draws,
-        int(exact.sum()),
-        channel,
-        bound_of_task(task, guess=1 / secrets),
-        attacked,
-        int((guessed == truth[:attacked]).sum()),
-        int(exact[:attacked].sum()),
+def measure(
+    name: str, records: int = 16, tuning: int = 4, steps: int = 200, epsilons: tuple[float, ...] = EPSILONS
+) -> Measured:
+    """All points of a data set, in one batch: the attack is blind to the protection."""
+    points = points_of(name, epsilons=epsilons, records=records, tuning=tuning, steps=steps)
+    ranks = rank_correlations(points, resamples=200)
+    samples = {f"{name}: {proxy}": [one.value] for proxy, one in ranks.items() if proxy != "difference"}
+    samples[f"{name}: {DIFFERENCE}"] = [ranks["difference"].value]
+    last = {kind: [p for p in points if p.mechanism == kind] for kind in ("gaussian", "vmf")}
+    for kind, mine in last.items():
+        samples[f"{name}, {kind}: error falls over the grid by"] = (mine[0].mse - mine[-1].mse).tolist()
+    low, high = ranks["difference"].low, ranks["difference"].high
+    return Measured(
+        samples,
+        {name: f"the difference of absolute correlations has the 95 % interval [{low:.3f}, {high:.3f}]"},
+        {
+            f"{name}, {kind}, {axis}": [(getattr(p, axis), float(p.mse.mean())) for p in mine]
+            for kind, mine in last.items()
+            for axis in ("epsilon", "log_capacity")
+        },
     )
 
 
-def _solved(task: Task, observations: Sequence[Observation], known: Records) -> Tensor:
-    adversary = Adversary(
-        likelihood=density(),
-        prior=Finite(known.inputs.numpy(), std=0.1),
-        solver=adam(lr=0.02, steps=5),
-        start="prior",
-        restarts=len(known),
-    )
-    return adversary(task, observations, memory=MEMORY).inputs.flatten(1)
-
-
-def _at_the_noise(task: Task, record: Records) -> dict[str, Tensor]:
-    """The update of a record at the door of the noise: clipped, and on the sphere for directions."""
-    clipping, noise = parts_of(task.protection.update)
-    update = clipping.release(task.update(record), None, generator=torch.Generator()).observed
-    length = norm(update) if isinstance(noise, VonMisesFisher) else 1.0
-    return {name: value / length for name, value in update.items()}
-
-
-def _nearest(points: Tensor, rows: Tensor) -> Tensor:
-    """The nearest row of each, which for Gaussian and von Mises-Fisher noise is the likeliest."""
-    return torch.cdist(points.double(), rows.double()).argmin(1)
-
-
-def _flat(update: Tree) -> Tensor:
-    return torch.cat([value.flatten() for value in update.values()])
-
-
-@dataclass(frozen=True)
-class Point:
-    """One point of Figure 1: a mechanism at one ε, its log capacity, and the attack's MSE on every record."""
-
-    data: str
-    mechanism: str
-    epsilon: float
-    log_capacity: float
-    protection: str
-    tv_weight: float
-    mse: Tensor
-
-
-Cell = tuple[str, float, UpdatePart]
-"""A mechanism's name, its ε, and the part."""
-
-
-def mechanism(kind: str, epsilon: float, *, group: int = 1) -> UpdatePart:
-    """DP-SGD of Algorithm 1 (``gaussian``) or 2 (``vmf``) with clipping norm 1 at ε, for groups of L records."""
-    clipping = clip(norm=1.0, per="example")
-    if kind == "vmf":
-        return clipping | vmf(kappa=epsilon / 2)
-    sigma = sigma_of(epsilon, delta=DELTA, relation="replace").sigma
-    return clipping | gaussian(std=sigma / group)
-
-
-def figure_1(
-    name: str,
-    *,
-    epsilons: Sequence[float] = EPSILONS,
-    records: int = 16,
-    tuning: int = 4,
-    steps: int = 200,
-    weights: Sequence[float] = (1e-4, 1e-2, 1e-1),
-    model: str = "cnn_13700",
-    seed: int = 0,
-    say: Callable[[str], None] = print,
-) -> list[Point]:
-    """Inverting gradients against both mechanisms over a grid of ε: MSE in [0, 1] image space, labels known.
-
-    The weight of total variation is chosen for every point on ``tuning`` train images; ``records`` test images count.
-    """
+def pictures(name: str, records: int = 8, steps: int = 300, epsilon: float = 173.0, seed: int = 0) -> Measured:
+    """Both mechanisms at one ε: the error, and the reconstructions beside the originals."""
     dataset = data.load(name)
-    plain = Task(models.build(model, dataset.domain, seed=seed), dataset.domain)
-    cells = [(kind, epsilon, mechanism(kind, epsilon)) for kind in ("gaussian", "vmf") for epsilon in epsilons]
-    settings = [inverting_gradients(steps=steps, tv_weight=w) for w in weights]
-    train, test = dataset.sample(tuning, seed=seed), dataset.sample(records, seed=seed, split="test")
-
-    def errors(cells: Sequence[Cell], private: Records, how: Sequence[Adversary], offset: int) -> Tensor:
-        """``[settings, cells, records]``; the attack is blind to the protection, so all cells are one batch."""
-        observations = [
-            one for _, _, part in cells for one in observe(plain.protect(part), private, seed=seed + offset)
-        ]
-        truth = private.inputs.repeat(len(cells), 1, 1, 1)
-        reconstructions = attack(how, plain, observations, seed=seed, memory=MEMORY)
-        return torch.stack([mse(r.inputs[:, 0], truth).view(len(cells), -1) for r in reconstructions])
-
-    best = errors(cells, train, settings, 1).mean(2).argmin(0).tolist()
-    say(f"{name}: weights of total variation {[weights[i] for i in best]}")
-    points: list[Point] = []
-    for chosen in sorted(set(best)):
-        mine = [cell for cell, i in zip(cells, best, strict=True) if i == chosen]
-        held_out = errors(mine, test, [settings[chosen]], 2)[0]
-        for (kind, epsilon, part), error in zip(mine, held_out, strict=True):
-            points.append(Point(name, kind, epsilon, _log_capacity(part), repr(part), weights[chosen], error))
-        say(f"{name}: {len(points)} of {len(cells)} points")
-    return sorted(points, key=lambda point: (point.mechanism, point.epsilon))
+    task, private = (
+        Task(models.build("cnn_13700", dataset.domain, seed=seed), dataset.domain),
+        dataset.sample(records, seed=seed, split="test"),
+    )
+    samples, rows = {}, {f"{name}: original": private.inputs}
+    for kind in ("gaussian", "vmf"):
+        observations = observe(task.protect(mechanism(kind, epsilon)), private, seed=seed + 1)
+        inputs = inverting_gradients(steps=steps, tv_weight=1e-2)(task, observations, seed=seed).inputs[:, 0]
+        samples[f"{name}, {kind}: MSE"], rows[f"{name}, {kind}"] = mse(inputs, private.inputs).tolist(), inputs
+    return Measured(samples, pictures=rows)
 
 
-def _log_capacity(how: UpdatePart) -> float:
-    noise = parts_of(how)[-1]
-    if isinstance(noise, VonMisesFisher):
-        return log_capacity_vmf(PARAMETERS, noise.kappa)
-    assert isinstance(noise, Gaussian)
-    return log_capacity_gaussian(PARAMETERS, 1.0, noise.std)
+def _gap(name: str) -> Callable[[Samples], Sequence[float]]:
+    return difference(f"{name}, gaussian: MSE", f"{name}, vmf: MSE")
 
 
-@dataclass(frozen=True)
-class RankCorrelation:
-    """Spearman's correlation with the mean MSE over points, with a bootstrap interval over records."""
-
-    value: float
-    low: float
-    high: float
-
-
-def rank_correlations(points: Sequence[Point], *, resamples: int = 2000, seed: int = 0) -> dict[str, RankCorrelation]:
-    """How well ε and log capacity order the attack's mean MSE, over all points given; −1 is a perfect proxy.
-
-    ``difference`` is that of the two absolute values (capacity minus ε): above zero, capacity is the better proxy.
-    """
-    errors = np.stack([point.mse.double().numpy() for point in points])
-    proxies = {"epsilon": [p.epsilon for p in points], "log capacity": [p.log_capacity for p in points]}
-    rng = np.random.default_rng(seed)
-    draws = rng.integers(errors.shape[1], size=(resamples, errors.shape[1]))
-
-    def values(columns: NDArray[np.int64]) -> dict[str, float]:
-        mean = errors[:, columns].mean(1)
-        correlations = {name: float(stats.spearmanr(proxy, mean).statistic) for name, proxy in proxies.items()}
-        return {**correlations, "difference": abs(correlations["log capacity"]) - abs(correlations["epsilon"])}
-
-    whole = values(np.arange(errors.shape[1]))
-    again = [values(columns) for columns in draws]
-    return {
-        name: RankCorrelation(value, *(float(np.quantile([one[name] for one in again], q)) for q in (0.025, 0.975)))
-        for name, value in whole.items()
-    }
+NAMES = ("mnist", "fashion_mnist")
+FEW = {"records": 2, "tuning": 1, "steps": 40, "epsilons": (1.0, 1e6)}
+TABLES = (
+    Table(
+        "capacity/figure-1",
+        "Figure 1: error against ε and against Bayes capacity",
+        CAPACITY,
+        tuple(
+            cell
+            for name in (*NAMES, SMOKE)
+            for cell in (
+                Cell(f"{name}: epsilon", stand_in=name == SMOKE),
+                Cell(f"{name}: log capacity", stand_in=name == SMOKE),
+                Cell(f"{name}: {DIFFERENCE}", None if name == SMOKE else at_least(0), stand_in=name == SMOKE),
+                *(
+                    Cell(f"{name}, {kind}: error falls over the grid by", at_least(0.05), "", None, True, name == SMOKE)
+                    for kind in ("gaussian", "vmf")
+                ),
+            )
+        ),
+        {
+            "smoke": Size({SMOKE: {"name": SMOKE, **FEW}}, ("Fashion-MNIST sample", "two ε", "2 images", "40 steps")),
+            "small": Size({name: {"name": name} for name in NAMES}, ("16 images", "200 steps")),
+            "full": Size({name: {"name": name, "records": 100, "steps": 4800} for name in NAMES}),
+        },
+        measure,
+        __doc__ or "",
+        {
+            "": "with our δ and our map from ε to noise (the paper states neither) both order the error about equally well"
+        },
+        Figure("ε or log capacity", "MSE", log_x=True),
+    ),
+    Table(
+        "capacity/figure-2",
+        "Figure 2: reconstructions at ε = 173, Gaussian beside von Mises-Fisher",
+        CAPACITY,
+        tuple(
+            cell
+            for name in (*NAMES, SMOKE)
+            for cell in (
+                Cell(f"{name}, gaussian: MSE", stand_in=name == SMOKE),
+                Cell(f"{name}, vmf: MSE", stand_in=name == SMOKE),
+                Cell(f"{name}: Gaussian less vmf", at_most(0), "", _gap(name), True, name == SMOKE),
+            )
+        ),
+        {
+            "smoke": Size(
+                {SMOKE: {"name": SMOKE, "records": 3, "steps": 40}}, ("Fashion-MNIST sample", "3 images", "40 steps")
+            ),
+            "small": Size({name: {"name": name} for name in NAMES}, ("8 images", "300 steps")),
+            "full": Size({name: {"name": name, "records": 100, "steps": 4800} for name in NAMES}),
+        },
+        pictures,
+        "At the same ε the Gaussian mechanism protects less.",
+        {"": "depends on how ε becomes noise, which the paper does not state"},
+    ),
+)

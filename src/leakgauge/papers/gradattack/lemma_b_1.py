@@ -18,7 +18,9 @@ ROUNDING = 1e-10
 def measure(depth: int, batch: int, seed: int = 0) -> dict[str, list[float]]:
     """How much of the gradient lies outside the span of the batch, and outside that of one image less."""
     sample = data.load("fashion_mnist_sample")
-    task = Task(models.build(f"mlp(width=24, depth={depth})", sample.domain, seed=seed), sample.domain, Recipe(batch=batch))
+    task = Task(
+        models.build(f"mlp(width=24, depth={depth})", sample.domain, seed=seed), sample.domain, Recipe(batch=batch)
+    )
     task = task.to(dtype=torch.float64)
     drawn = sample.sample(batch, seed=seed, split="test")
     records = Records(drawn.inputs.double(), drawn.labels, drawn.domain)

@@ -76,9 +76,7 @@ TABLES = (
         "Table 3: GPU hours to recover one image end to end",
         GRADATTACK,
         tuple(
-            Cell(
-                name if isinstance(name, str) else f"InstaHide, {name:,} records", near(hours, 0.005), "h", claim=True
-            )
+            Cell(name if isinstance(name, str) else f"InstaHide, {name:,} records", near(hours, 0.005), "h", claim=True)
             for name, hours in TABLE_3.items()
         ),
         dict.fromkeys(SCALES, Size({"all": {}})),

@@ -45,7 +45,10 @@ def measure(taken: int, runs: int = 200, rounds: int = 400, seed: int = 0) -> Me
     slope = np.polyfit(np.log(times[late]), np.log(np.maximum(excess[late], 1e-300)), 1)[0]
     name = f"{taken} of {CLIENTS} clients"
     return Measured(
-        {f"{name}: largest excess over bound": [float((np.array(excess) / bound).max())], f"{name}: −slope": [-float(slope)]},
+        {
+            f"{name}: largest excess over bound": [float((np.array(excess) / bound).max())],
+            f"{name}: −slope": [-float(slope)],
+        },
         curves={
             f"{name}: excess loss": list(zip(times.tolist(), excess, strict=True))[:: max(1, rounds // 100)],
             f"{name}: bound": list(zip(times.tolist(), bound.tolist(), strict=True))[:: max(1, rounds // 100)],
