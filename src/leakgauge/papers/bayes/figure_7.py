@@ -112,7 +112,7 @@ TABLES = (
             ),
         },
         measure,
-        "The paper compares the two updates in words: both add noise to the optimisation. Neither helps here; the centre, which the released code takes, is best.",
+        "The paper compares the two updates in words: both add noise to the optimisation. The released code takes the centre.",
         figure=Figure("iterations", "PSNR (dB)"),
     ),
 )

@@ -52,7 +52,7 @@ TABLES = (
             "full": Size(_work(tuple(DEFENSES), step=500, reported=100), ("15 or 22 settings searched",)),
         },
         measure,
-        "As Table 2. The released code squares the distance to the range, the paper's text does not; this follows the code.",
+        "As Table 2. The released code squares the distance to the range, unlike the paper's text; ours follows the code.",
         {"": "the paper's training recipe is not released; ours is in leakgauge.papers.bayes.tuned"},
     ),
 )

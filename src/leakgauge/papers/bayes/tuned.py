@@ -60,7 +60,8 @@ class Setting:
         prior: Prior = self.weight * tv(kind="quadratic", periodic=True, reduce="sum")
         if self.range:
             mean, std = constants(data_name)
-            assert isinstance(mean, float) and isinstance(std, float), "the pixel range is searched on grey images"
+            assert isinstance(mean, float), "the pixel range is searched on grey images"
+            assert isinstance(std, float)
             prior = prior + self.range * self.weight * pixel_range(low=-mean / std, high=(1 - mean) / std)
         return Adversary(
             likelihood=likelihoods[self.attack],

@@ -88,8 +88,6 @@ TABLES = (
         },
         measure,
         __doc__ or "",
-        {
-            "": "our certificate is stricter (all rows that gave a candidate must be met), and recall varies between batches"
-        },
+        {"": "our certificate is stricter (all rows of a candidate must be met), and recall varies between batches"},
     ),
 )

@@ -91,9 +91,7 @@ TABLES = (
         },
         measure,
         __doc__ or "",
-        {
-            "": "with our δ and our map from ε to noise (the paper states neither) both order the error about equally well"
-        },
+        {"": "with our δ and our map from ε to noise (the paper has neither) both order the error about equally well"},
         Figure("ε or log capacity", "MSE", log_x=True),
     ),
     Table(

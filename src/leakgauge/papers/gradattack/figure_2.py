@@ -1,4 +1,4 @@
-"""Figure 2: (a) labels repeat in batches, which defeats rules that read one label per row; (b) what labels are worth."""
+"""Figure 2: (a) labels repeat in batches, which defeats rules of one label per row; (b) what labels are worth."""
 
 from __future__ import annotations
 

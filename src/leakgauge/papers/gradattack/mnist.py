@@ -67,6 +67,6 @@ TABLES = (
             ),
         },
         measure,
-        "SSIM. The paper shows pictures and says in words that p ≥ 0.9999 may be required; so it is for a generic attack.",
+        "SSIM. The paper shows pictures and says that p ≥ 0.9999 may be required; so it is for a generic attack.",
     ),
 )

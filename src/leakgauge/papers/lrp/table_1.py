@@ -97,9 +97,8 @@ TABLES = (
             "full": Size({network: {"network": network} for network in NETWORKS}),
         },
         measure,
-        "Two clients of 800 MNIST images, 100 rounds. The paper names neither its steps and batches here (ours: 50 of 32) nor its widths.",
-        {
-            "": "the paper states neither local steps nor batches nor widths of this experiment; ours are 50, 32 and as listed"
-        },
+        "Two clients of 800 MNIST images, 100 rounds. The paper names neither its steps and batches (ours: 50 of 32) "
+        "nor its widths.",
+        {"": "the paper states neither local steps nor batches nor widths; ours are 50, 32 and as listed"},
     ),
 )

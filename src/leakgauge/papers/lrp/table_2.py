@@ -79,7 +79,8 @@ TABLES = (
         ),
         SIZES,
         measure,
-        "100 clients, 10 a round, 50 steps on batches of 32, rate 0.01 with a cosine. The paper's rounds and its network are in its appendix.",
+        "100 clients, 10 a round, 50 steps on batches of 32, rate 0.01 with a cosine. The paper's rounds and network are "
+        "in its appendix.",
         {"": "fewer rounds and a smaller network than the paper's, whose numbers of both are not printed"},
     ),
     Table(

@@ -1,8 +1,8 @@
 """Theorem 1: FedAvg with uniformly perturbed rates converges as 1/T on strongly convex problems.
 
 Quadratic clients ``L_k(w) = μ_k/2 ‖w − c_k‖²`` with gradient noise: all constants of the theorem are known but G, which
-is the largest mean squared gradient that a run had. ``D`` is taken as ``‖W_1 − W*‖²`` (the factor before it in the paper
-is not defined; Li et al., whose proof it follows, have none).
+is the largest mean squared gradient that a run had. ``D`` is taken as ``‖W_1 − W*‖²``: the factor before it in the
+paper is not defined, and Li et al., whose proof it follows, have none.
 """
 
 from __future__ import annotations
