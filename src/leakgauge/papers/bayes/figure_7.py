@@ -112,7 +112,7 @@ TABLES = (
             ),
         },
         measure,
-        "The paper compares the two updates in words: both add noise to the optimisation. The released code takes the centre.",
+        "The paper compares the two in words: both add noise to the optimisation. The released code takes the centre.",
         figure=Figure("iterations", "PSNR (dB)"),
     ),
 )

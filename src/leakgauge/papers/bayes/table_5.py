@@ -23,7 +23,7 @@ def _work(defenses: tuple[str, ...], prefix: str = "", **how: Any) -> dict[str, 
             **how,
         }
         for d in defenses
-        for prior, ranges in ((WITHOUT, (0.0,)), (WITH, (3.0, 0.3)))
+        for prior, ranges in ((WITHOUT, (0.0,)), (WITH, (1.0, 10.0)))
     }
 
 
@@ -44,7 +44,14 @@ TABLES = (
             ),
             *(Cell(f"{d}: gain", at_least(0), "dB", difference(f"{d}, {WITH}", f"{d}, {WITHOUT}")) for d in DEFENSES),
             *(Cell(name, None, "dB", stand_in=True) for name in SMOKE),
-            Cell("Fashion-MNIST, gaussian: gain", at_least(0), "dB", difference(*reversed(SMOKE)), True, True),
+            Cell(
+                "Fashion-MNIST, gaussian: gain, of two images",
+                at_least(-0.5),
+                "dB",
+                difference(*reversed(SMOKE)),
+                True,
+                True,
+            ),
         ),
         {
             "smoke": Size(SMOKE, ("step 0", "Fashion-MNIST, 2 images", "50 iterations", "nothing is tuned")),
@@ -52,7 +59,7 @@ TABLES = (
             "full": Size(_work(tuple(DEFENSES), step=500, reported=100), ("15 or 22 settings searched",)),
         },
         measure,
-        "As Table 2. The released code squares the distance to the range, unlike the paper's text; ours follows the code.",
+        "As Table 2. The released code squares the distance to the range, unlike its text; ours follows the code.",
         {"": "the paper's training recipe is not released; ours is in leakgauge.papers.bayes.tuned"},
     ),
 )

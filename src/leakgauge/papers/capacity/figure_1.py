@@ -33,10 +33,15 @@ def measure(
     last = {kind: [p for p in points if p.mechanism == kind] for kind in ("gaussian", "vmf")}
     for kind, mine in last.items():
         samples[f"{name}, {kind}: error falls over the grid by"] = (mine[0].mse - mine[-1].mse).tolist()
+    keys = {f"{name}, {p.mechanism}, ε = {p.epsilon:.6g}": p for p in points}
+    samples |= {key: p.mse.tolist() for key, p in keys.items()}
     low, high = ranks["difference"].low, ranks["difference"].high
     return Measured(
         samples,
-        {name: f"the difference of absolute correlations has the 95 % interval [{low:.3f}, {high:.3f}]"},
+        {
+            name: f"the difference of absolute correlations has the 95 % interval [{low:.3f}, {high:.3f}]",
+            **{key: f"{p.protection}, total variation {p.tv_weight:g}" for key, p in keys.items()},
+        },
         {
             f"{name}, {kind}, {axis}": [(getattr(p, axis), float(p.mse.mean())) for p in mine]
             for kind, mine in last.items()
