@@ -65,17 +65,25 @@ def section(table: Table) -> str:
         return "".join(lines)
     lines.append(f"\n    {result['command']}\n")
     lines.append(
-        f"\nCommit {result['commit']}, {result['date']}, {result['seconds']:.0f} processor seconds; {result['machine']}.\n"
+        f"\nCommit {result['commit']}, {result['date']}, {result['seconds']:.0f} processor seconds; "
+        f"{result['machine']}.\n"
     )
     if result["reduced"]:
         lines.append(f"\nReduced: {'; '.join(result['reduced'])}.\n")
     lines.append(rows_of(result))
     if table.figure is not None and result["curves"]:
-        path = FIGURES / f"{anchor(table.name)}.svg"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(drawn(result["curves"], table.figure, table.title), encoding="utf-8")
-        lines.append(f"\n![{table.title}](papers/{path.name})\n")
+        lines.append(f"\n![{table.title}](papers/{anchor(table.name)}.svg)\n")
     return "".join(lines)
+
+
+def figures() -> dict[Path, str]:
+    """The drawing of every table that has curves."""
+    results = [(table, recorded(table)) for table in tables().values() if table.figure is not None]
+    return {
+        FIGURES / f"{anchor(table.name)}.svg": drawn(result["curves"], table.figure, table.title)
+        for table, result in results
+        if table.figure is not None and result is not None and result["curves"]
+    }
 
 
 def rows_of(result: Mapping[str, Any]) -> str:
@@ -148,5 +156,8 @@ def drawn(curves: Mapping[str, Sequence[Sequence[float]]], how: Figure, title: s
 
 
 if __name__ == "__main__":
+    FIGURES.mkdir(exist_ok=True)
+    for path, text in figures().items():
+        path.write_text(text, encoding="utf-8")
     (HERE / "papers.md").write_text(page(), encoding="utf-8")
     print("wrote docs/papers.md")

@@ -111,7 +111,7 @@ def test_what_cannot_be_run_says_why(tmp_path: Path) -> None:
         run(waiting, "smoke", tmp_path)
     with pytest.raises(DomainError, match="has no scale full; say --scale smoke or small"):
         run(table(), "full", tmp_path)
-    assert state_of(waiting, tmp_path) == "not run (5 of 6 cells; 1 cannot be run): needs a table of sines"
+    assert state_of(waiting, tmp_path) == "not run (4 of 5 cells; 1 cannot be run): needs a table of sines"
     assert state_of(table(missing="dice"), tmp_path) == "cannot be run: dice"
 
 

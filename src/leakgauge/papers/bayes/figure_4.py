@@ -19,8 +19,8 @@ from leakgauge.task import Task
 from leakgauge.types import Domain, Records
 
 TRUE = "laplace likelihood, gaussian prior"
-PAIRS = (TRUE, "laplace likelihood, laplace prior", "gaussian likelihood, gaussian prior")
-PAIRS += ("gaussian likelihood, laplace prior",)
+WRONG = ("gaussian likelihood, gaussian prior", "gaussian likelihood, laplace prior")
+PAIRS = (TRUE, "laplace likelihood, laplace prior", *WRONG)
 
 
 def synthetic(records: int, *, classes: int = 10, seed: int = 0) -> Records:

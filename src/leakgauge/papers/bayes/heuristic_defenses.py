@@ -1,58 +1,15 @@
-"""Figures 2, 3, 5 and 6: Soteria, ATS and PRECODE over the first steps of training, and what is read through them.
-
-The released code trains "the first k steps" at rate 1e-4, since its milestones lie at epoch 0, not at 0.1 as stated:
-its networks are nearly untrained, which flatters the claim that leakage is largest early. Both rates are here. PSNR is
-against the raw record (the paper's is against the transformed one), clipped.
-"""
+"""Figures 2, 3, 5 and 6: Soteria, ATS and PRECODE over training, and what is read through them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from leakgauge import data, expr, models
-from leakgauge.metrics import psnr
-from leakgauge.observation import observe
-from leakgauge.papers.contract import Cell, Figure, Measured, Size, Table, at_least, difference
+from leakgauge.papers.bayes.over_training import RATES, measure, unit
+from leakgauge.papers.bayes.over_training import __doc__ as ABOUT
+from leakgauge.papers.contract import Cell, Figure, Size, Table, at_least, difference
 from leakgauge.papers.sources import BAYES
-from leakgauge.task import Task
-from leakgauge.training import train
 
-SAMPLE, RATES, STEPS = "fashion_mnist_sample", {"released": 1e-4, "stated": 0.1}, (0, 10, 100)
-DEFENSES = {"Soteria": "soteria(layer='linear1')", "ATS": "ats(policy='7-4-15')", "PRECODE": "precode(k=256)"}
-
-
-def measure(
-    cell: str,
-    defense: str,
-    attack: str,
-    step: int = 0,
-    rate: str = "stated",
-    name: str = SAMPLE,
-    model: str = "bayes_cnn",
-    records: int = 5,
-    seed: int = 5,
-) -> Measured:
-    """One defense after some steps of training with it (without it for Soteria, which is slow), one attack."""
-    dataset = data.load(name)
-    task = Task(models.build(model, dataset.domain), dataset.domain).protect(DEFENSES[defense])
-    private = dataset.sample(records, seed=seed, split="test")
-    if step:
-        trained = task.protect("identity()") if defense == "Soteria" else task
-        options: dict[str, Any] = {"batch": 32, "learning_rate": RATES[rate], "nesterov": True, "keep": ()}
-        task = task.at(train(trained, dataset.train, steps=step, **options)[-1].state)
-    adversary: Any = expr.parse(attack, "attack", where=cell)
-    inputs = adversary(task, observe(task, private, seed=1)).inputs[:, 0]
-    scores = psnr(inputs, private.inputs)
-    curve = cell.partition(", step")[0]
-    return Measured(
-        {cell: scores.tolist()},
-        curves={curve: [(float(step), float(scores.mean()))]},
-        pictures={"original": private.inputs, cell: inputs},
-    )
-
-
-def _unit(cell: str, defense: str, attack: str, **how: Any) -> dict[str, dict[str, Any]]:
-    return {cell: {"cell": cell, "defense": defense, "attack": attack, **how}}
+STEPS = (0, 10, 100)
 
 
 def _over_training(
@@ -64,7 +21,7 @@ def _over_training(
     }
     cases = [(d, r, s) for d in defenses for r in rates for s in STEPS]
     return {
-        k: v for d, r, s in cases for k, v in _unit(f"{d}, {r} rate, step {s}", d, attacks[d], step=s, rate=r).items()
+        k: v for d, r, s in cases for k, v in unit(f"{d}, {r} rate, step {s}", d, attacks[d], step=s, rate=r).items()
     }
 
 
@@ -75,11 +32,11 @@ def _early(defense: str, rate: str) -> Cell:
     )
 
 
-def _small(*iterations: int) -> dict[str, dict[str, Any]]:
+def _small(iterations: int) -> dict[str, dict[str, Any]]:
     how: dict[str, Any] = {"records": 2, "model": "cnn_13700"}
     return {
-        **_unit("Soteria, generic", "Soteria", f"inverting_gradients(steps={iterations[0]}, tv_weight=4e-4)", **how),
-        **_unit("Soteria, layer left out", "Soteria", f"drop_layer(layer='linear1', steps={iterations[0]})", **how),
+        **unit("Soteria, generic", "Soteria", f"inverting_gradients(steps={iterations}, tv_weight=4e-4)", **how),
+        **unit("Soteria, layer left out", "Soteria", f"drop_layer(layer='linear1', steps={iterations})", **how),
     }
 
 
@@ -88,14 +45,14 @@ LESS = ("Fashion-MNIST and a small CNN instead of CIFAR-10 and ConvBig", "5 imag
 BRIEF = {
     k: {**v, "records": 2, "model": "cnn_13700"}
     for k, v in _over_training(("Soteria",), ("stated",), 40).items()
-    if "10" not in v["cell"][-3:] or "100" in v["cell"]
+    if v["step"] != 10
 }
 GENERIC = "inverting_gradients(steps=300, tv_weight=4e-4)"
 FIVE = {
-    **_unit("Soteria, generic", "Soteria", GENERIC),
-    **_unit("Soteria, layer left out", "Soteria", "drop_layer(layer='linear1', steps=300)"),
+    **unit("Soteria, generic", "Soteria", GENERIC),
+    **unit("Soteria, layer left out", "Soteria", "drop_layer(layer='linear1', steps=300)"),
 }
-PRECODE = _unit("PRECODE", "PRECODE", "analytic()", model="mlp(width=500, depth=5)", records=10)
+PRECODE = unit("PRECODE", "PRECODE", "analytic()", model="mlp(width=500, depth=5)", records=10)
 GAP = difference("Soteria, layer left out", "Soteria, generic")
 TABLES = (
     Table(
@@ -108,7 +65,7 @@ TABLES = (
             "small": Size(ALL, LESS),
         },
         measure,
-        __doc__ or "",
+        ABOUT or "",
         {"": "at the released rate the networks hardly train, so that leakage does not fall"},
         Figure("training step", "PSNR (dB)"),
     ),

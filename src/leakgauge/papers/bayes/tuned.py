@@ -33,8 +33,13 @@ DEFENSES = {
 }
 UNITS: dict[Attack, float] = {"l2": 1e-2, "l1": 1e-1, "cosine": 1e-4, "bayes": 1.0}
 """The scale of each likelihood, around which the prior's weight is searched."""
-SECOND = ((0.5, 0.5, 0.98), (2, 0.5, 0.98), (1, 0.25, 0.98), (1, 0.75, 0.98), (1, 0.5, 0.95), (1, 0.5, 1.0))
-SECOND += ((1, 0.25, 1.0), (0.5, 0.5, 1.0))
+SECOND: tuple[tuple[float, float, float], ...] = (
+    *((f, 0.5, 0.98) for f in (0.5, 2.0)),
+    *((1.0, lr, 0.98) for lr in (0.25, 0.75)),
+    *((1.0, 0.5, decay) for decay in (0.95, 1.0)),
+    (1.0, 0.25, 1.0),
+    (0.5, 0.5, 1.0),
+)
 """Factor of the weight, learning rate and its decay per step: the second stage, around the best of the first."""
 
 
@@ -57,12 +62,13 @@ class Setting:
 
     def adversary(self, data_name: str = "mnist") -> Adversary:
         likelihoods: dict[Attack, Likelihood] = {"l2": l2(), "l1": l1(), "cosine": cosine(), "bayes": density()}
-        prior: Prior = self.weight * tv(kind="quadratic", periodic=True, reduce="sum")
+        smooth = self.weight * tv(kind="quadratic", periodic=True, reduce="sum")
+        prior: Prior = smooth
         if self.range:
             mean, std = constants(data_name)
             assert isinstance(mean, float), "the pixel range is searched on grey images"
             assert isinstance(std, float)
-            prior = prior + self.range * self.weight * pixel_range(low=-mean / std, high=(1 - mean) / std)
+            prior = smooth + self.range * self.weight * pixel_range(low=-mean / std, high=(1 - mean) / std)
         return Adversary(
             likelihood=likelihoods[self.attack],
             prior=prior,

@@ -33,7 +33,7 @@ def gaussian_integral(p: int, radius: float, sigma: float) -> float:
 
     inside = math.exp(log_area + log_peak) * radius**p / p
     outside, _ = integrate.quad(shell, max(radius, 1e-300), radius + 40 * sigma, epsrel=1e-9, limit=200)
-    return inside + float(outside)
+    return float(inside + outside)
 
 
 def vmf_integral(p: int, kappa: float) -> float:

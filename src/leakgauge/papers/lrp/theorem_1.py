@@ -8,10 +8,12 @@ paper is not defined, and Li et al., whose proof it follows, have none.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from leakgauge.papers.contract import Cell, Measured, Size, Table, at_least, at_most
 from leakgauge.papers.sources import LRP
 
+Values = NDArray[np.float64]
 CLIENTS, DIM, LOCAL, NOISE = 8, 6, 5, 0.5
 
 
@@ -56,8 +58,9 @@ def measure(taken: int, runs: int = 200, rounds: int = 400, seed: int = 0) -> Me
     )
 
 
-def _loss(w: np.ndarray, curvature: np.ndarray, centre: np.ndarray) -> np.ndarray:
-    return (curvature * ((w[:, None] - centre) ** 2).sum(-1) / 2).mean(1)
+def _loss(w: Values, curvature: Values, centre: Values) -> Values:
+    loss: Values = (curvature * ((w[:, None] - centre) ** 2).sum(-1) / 2).mean(1)
+    return loss
 
 
 TABLES = (
