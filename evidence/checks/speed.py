@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.before import against
 from benchmarks.cases import KINDS, Case, case
 from benchmarks.machine import cpu, prepare
 from benchmarks.measure import ENGINES, Comparison, compare
@@ -108,3 +109,17 @@ def _likelihood(kind: str, made: Comparison) -> dict[str, Any]:
         "load": round(max(made.loads), 1),
         "gap": f"{max(made.gap):.0e}",
     }
+
+
+BEFORE = "2c25f63"
+"""The last commit before nuisances, studies and results became values."""
+
+
+@check("speed_before", rows="speed-before", cost="long", uses=("benchmarks.before",))
+def speed_before(context: Context) -> Measurement:
+    """Our ratio to the peers' loop, over that of the former commit: both run in turns."""
+    ratios = against(BEFORE, ["dlg_lenet", "bayes_cnn", "convbig"], 3, context.say)
+    return Measurement(
+        {case: Number(ratio, at_least(0.95)) for case, ratio in ratios.items()},
+        detail=f"medians of three turns of {BEFORE} and this commit; above 1: faster than before",
+    )

@@ -191,6 +191,16 @@ def test_a_slow_training_is_timed(tmp_path: Path) -> None:
     assert "1 training (about" in times[1].sentences()[0]
 
 
+def test_parts_with_a_release_only_are_named_before_the_audit(tmp_path: Path) -> None:
+    """What can be simulated, and what cannot: its verdict will never be `no evidence`."""
+    own = {"rounded": "tests.adversary.own_parts:Doubled()", "sorted": "tests.adversary.own_parts:NumpySorted()"}
+    made = draft(tmp_path, defenses={"plain": "clip(norm=1.0)", **own})
+    assert "not estimated" in estimate(made).sentences()[0]
+    simulated = estimate(made, own_code=True).simulated
+    assert [sentence.split(":")[0] for sentence in simulated] == ["defense rounded", "defense sorted"]
+    assert ["cannot be modelled" in sentence for sentence in simulated] == [False, True]
+
+
 def test_digests_tell_tensors_apart() -> None:
     one = {"a": torch.zeros(4)}
     assert digest(one) != digest({"b": torch.zeros(4)})

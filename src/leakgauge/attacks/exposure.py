@@ -39,19 +39,19 @@ class Exposure:
         return f"{sum(self.exposed)} of {len(self.exposed)} records can be read off the update by peeling"
 
 
-def peelable(active: np.ndarray[Any, np.dtype[np.bool_]]) -> Exposure:
+Grid = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def peelable(active: Grid) -> Exposure:
     """Peel a grid ``[records, units]`` of which record activates which unit, as long as a record is alone somewhere."""
-    # of each unit: how many records that are left activate it, and the sum of their numbers: alone, the record's own
-    exact = np.float32 if len(active) < 4096 else np.float64  # holds sums of so many numbers without rounding
-    on = active.astype(exact)
-    weights = np.stack([np.ones(len(active), exact), np.arange(len(active), dtype=exact)])
-    tally, passes, turn = weights @ on, np.zeros(len(active), dtype=np.int64), 0
-    while len(alone := tally[1][tally[0] == 1]):
+    small = np.uint8 if len(active) < 256 else np.uint32  # a training step must not wait for its own check
+    crowd = active.sum(0, dtype=small)  # of each unit: how many records that are left activate it
+    passes, turn = np.zeros(len(active), dtype=np.int64), 0
+    while len(alone := np.flatnonzero(crowd == 1)):
         turn += 1
-        fresh = np.zeros(len(active), dtype=bool)
-        fresh[alone.astype(np.int64)] = True
+        fresh = active[:, alone].any(1) & (passes == 0)
         passes[fresh] = turn
-        tally -= weights[:, fresh] @ on[fresh]
+        crowd -= active[fresh].sum(0, dtype=small)
     each = passes.tolist()
     return Exposure(tuple(turn > 0 for turn in each), tuple(each))
 
@@ -102,8 +102,8 @@ class Watch:
         return self._exposure
 
 
-def _grid(before: Tensor) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    grid: np.ndarray[Any, np.dtype[np.bool_]] = before.detach().cpu().numpy() > 0
+def _grid(before: Tensor) -> Grid:
+    grid: Grid = before.detach().cpu().numpy() > 0
     return grid
 
 

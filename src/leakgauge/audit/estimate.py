@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from leakgauge.adversary.simulation import simulate
 from leakgauge.attacks.choosing import Chooser
 from leakgauge.audit.attacking import batches
 from leakgauge.audit.cells import ARMS, AttackCell, TrainCell, TuneCell
@@ -47,6 +49,8 @@ class Estimate:
     """Of everything; ``training`` of them for trainings."""
     training: float = 0.0
     megabytes: float | None = None
+    simulated: tuple[str, ...] = ()
+    """How the adversary models parts that say nothing of themselves, or that it cannot."""
 
     @property
     def cells(self) -> int:
@@ -74,6 +78,7 @@ class Estimate:
             f"time: about {_duration(self.seconds)} with one worker, {_duration(self.seconds / 2)} with two (of one "
             f"processor each, from the first steps of each attack{' and training' if taught else ''})",
             *([] if self.megabytes is None else [f"memory: about {self.megabytes:,.0f} MB per worker"]),
+            *self.simulated,
         ]
 
 
@@ -121,7 +126,21 @@ def _measured(study: Study, ablate: bool) -> Estimate:
         seconds + training,
         training,
         _peak_megabytes(),
+        tuple(_simulated(study)),
     )
+
+
+def _simulated(study: Study) -> Iterator[str]:
+    """A sentence for every part that has nothing but a ``release``."""
+    for name, protection in study.defenses.items():
+        simulation = simulate(replace(study.task, protection=protection))
+        for stand_in in simulation.stand_ins:
+            yield f"defense {name}: {stand_in!r} is {stand_in.sentence}"
+        for part, reason in simulation.unmodelled:
+            yield (
+                f"defense {name}: {part!r} cannot be modelled ({reason}): where no attack succeeds its verdict is "
+                "`too weak`, never `no evidence`; give the part an `apply` or a density"
+            )
 
 
 def _attacks_worth(cell: TuneCell) -> float:

@@ -61,7 +61,9 @@ def init(
 def check(
     path: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
     ablate: Annotated[bool, typer.Option("--ablate", help="Plan for `audit --ablate`.")] = False,
-    timed: Annotated[bool, typer.Option("--time", help="Import your own code, too, and time its first steps.")] = False,
+    timed: Annotated[
+        bool, typer.Option("--time", help="Import your own code, too: time it, and say how it is modelled.")
+    ] = False,
 ) -> None:
     """List every problem of a spec; if there is none, show the plan with its work, time and memory.
 

@@ -23,7 +23,7 @@ from leakgauge.testing.red_team.audits import pictures
 from leakgauge.testing.red_team.cases import Case
 from leakgauge.testing.red_team.programs import Files, Spec
 
-STEPS = 60
+STEPS = 200
 PRIVATE = "clip(norm=1.0) | gaussian(std=30.0)"
 
 
