@@ -61,8 +61,8 @@ def table_2_mask_granted(context: Context) -> Measurement:
     """Random pruning and Gaussian noise: the Bayes adversary that knows the mask, and L2, which does not."""
     units = "prune + gaussian, bayes", "prune + gaussian, l2"
     outcome = _cells(context, *units)
-    found = numbers_of(outcome, (*units, "prune + gaussian: bayes above l2"))
-    granted, plain, gain = (found[name] for name in (*units, "prune + gaussian: bayes above l2"))
+    figures = numbers_of(outcome, (*units, "prune + gaussian: bayes above l2"))
+    granted, plain, gain = (figures[name] for name in (*units, "prune + gaussian: bayes above l2"))
     return Measurement(
         {
             "mask granted": replace(granted, bar=within(1.5, 18.40)),
@@ -91,12 +91,12 @@ def table_2_whole(context: Context) -> Measurement:
     near_by = sum(row.verdict in ("reproduced", "holds when reduced") for row in cells)
     bars = {row.name: at_least(3) for row in outcome.rows if " above " in row.name}
     bars |= {"gaussian: bayes less l2": within(1, 0), "laplace: bayes less l1": within(1, 0)}
-    found = numbers_of(outcome, tuple(bars))
+    figures = numbers_of(outcome, tuple(bars))
     return Measurement(
         {
             "cells measured": Number(sum(row.value is not None for row in cells), exactly(16)),
             "within 1.5 dB of the paper": Number(near_by, at_least(12)),
-            **{name: replace(number, bar=bars[name]) for name, number in found.items()},
+            **{name: replace(number, bar=bars[name]) for name, number in figures.items()},
         },
         detail="dB, 20 MNIST test images, 15 settings of each cell tuned on 10 training images",
         table=beside(outcome),

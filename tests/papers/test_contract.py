@@ -119,10 +119,10 @@ def test_of_several_scales_the_largest_is_recorded(tmp_path: Path) -> None:
     small = run(table(), "small", tmp_path / "run")
     record(small, tmp_path)
     record(run(table(), "smoke", tmp_path / "run"), tmp_path)
-    kept_result = recorded(table(), tmp_path)
-    assert kept_result is not None
-    assert kept_result["scale"] == "small"
-    assert kept_result["command"] == "leakgauge papers run dice/table-1 --scale small"
+    largest = recorded(table(), tmp_path)
+    assert largest is not None
+    assert largest["scale"] == "small"
+    assert largest["command"] == "leakgauge papers run dice/table-1 --scale small"
     assert state_of(table(), tmp_path) == "reproduced (3 of 5 cells; 1 not run, 1 cannot be run), small"
     assert json.loads((tmp_path / "dice-table-1.json").read_text())["rows"][0]["name"] == "one"
 

@@ -40,7 +40,7 @@ def vmf_integral(p: int, kappa: float) -> float:
     """The same on the sphere: every y can be the mode, so the peak of the density times the area of the sphere."""
     mode = np.eye(p)[0]
     area = 2 * math.pi ** (p / 2) / math.gamma(p / 2)
-    return float(stats.vonmises_fisher(mode, kappa).pdf(mode)) * area
+    return float(stats.vonmises_fisher(mode, kappa).pdf(mode) * area)
 
 
 def _gaussian(p: int, radius: float, sigma: float) -> str:

@@ -41,8 +41,8 @@ def measure(
     private, samples = dataset.sample(records, seed=seed, split="test"), {}
     for threat in ("known", "joint"):
         adversary = Adversary(likelihood=cosine(), prior=1e-4 * tv(), solver=adam(lr=0.1, steps=steps), labels="joint")
-        seen = observe(task, private, threat=Threat(labels="known" if threat == "known" else "joint"), seed=seed)
-        samples[f"labels {threat}"] = psnr(adversary(task, seen, seed=seed).inputs[:, 0], private.inputs).tolist()
+        observed = observe(task, private, threat=Threat(labels="known" if threat == "known" else "joint"), seed=seed)
+        samples[f"labels {threat}"] = psnr(adversary(task, observed, seed=seed).inputs[:, 0], private.inputs).tolist()
     return samples
 
 

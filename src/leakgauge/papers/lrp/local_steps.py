@@ -32,9 +32,9 @@ def measure(arm: str, steps: int = 5, images: int = 10, evaluations: int = 600) 
     recipe = Recipe(shares="change", local_steps=steps)
     plain = Task(models.build("dlg_lenet", sample.domain), sample.domain, recipe)
     perturbed = plain.protect("lrp()")
-    seen = observe(perturbed if perturbs else plain, private, seed=1)
+    observed = observe(perturbed if perturbs else plain, private, seed=1)
     adversary = Adversary(likelihood=likelihood, solver=lbfgs(steps=evaluations, history=100, target=1e-9))
-    inputs = adversary(perturbed if modelled else plain, seen).inputs[:, 0]
+    inputs = adversary(perturbed if modelled else plain, observed).inputs[:, 0]
     return Measured({arm: psnr(inputs, private.inputs).tolist()})
 
 

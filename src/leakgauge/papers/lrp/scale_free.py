@@ -42,8 +42,8 @@ def measure(
         plain = plain.to(dtype=torch.float64)  # in float32 rounding lets single images end elsewhere
     task = plain.protect(HOW[defense])
     private = dataset.sample(records, seed=seed, split="test")
-    seen = observe(task, private, seed=seed + 1)
-    seen = nulls.noise(seen, seed=seed + 2) if null else seen
+    observed = observe(task, private, seed=seed + 1)
+    observed = nulls.noise(observed, seed=seed + 2) if null else observed
     adversaries = {
         "L2": Adversary(likelihood=l2(), solver=lbfgs(steps=evaluations, history=100, target=1e-6), restarts=restarts),
         "L2, fitted scale": Adversary(
@@ -53,7 +53,7 @@ def measure(
         ),
         "cosine": Adversary(likelihood=cosine(), prior=1e-4 * tv(), solver=signed_adam(lr=0.1, steps=evaluations)),
     }
-    inputs = adversaries[attack](plain if attack == "L2" else task, seen, seed=seed).inputs[:, 0]
+    inputs = adversaries[attack](plain if attack == "L2" else task, observed, seed=seed).inputs[:, 0]
     cell = f"{attack}, {'null' if null else defense}"
     return Measured({cell: psnr(inputs, private.inputs).tolist()}, pictures={"original": private.inputs, cell: inputs})
 
