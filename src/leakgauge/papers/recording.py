@@ -44,13 +44,22 @@ def stored(outcome: Outcome) -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """The commit of these sources, or the version of the package."""
-    here = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=7"]
-    try:
-        done = subprocess.run(here, capture_output=True, text=True, check=False)
-    except OSError:
+    """The commit of these sources, with a mark if they differ from it; without one, the version of the package."""
+    head = _git("rev-parse", "--short=7", "HEAD")
+    if head is None:
         return leakgauge.__version__
-    return done.stdout.strip() if done.returncode == 0 else leakgauge.__version__
+    changed = _git("status", "--porcelain", "--", str(RESULTS.parents[1]), f":!{RESULTS}")
+    return f"{head} and changes" if changed else head
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(RESULTS.parent), *arguments], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def record(outcome: Outcome, folder: Path = RESULTS) -> Path:
