@@ -48,7 +48,7 @@ def _commit() -> str:
     head = _git("rev-parse", "--short=7", "HEAD")
     if head is None:
         return leakgauge.__version__
-    changed = _git("status", "--porcelain", "--", str(RESULTS.parents[1]), f":!{RESULTS}")
+    changed = _git("status", "--porcelain", "--", "..", f":(exclude){RESULTS.name}")
     return f"{head} and changes" if changed else head
 
 
