@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from leakgauge.client import Recipe
-from leakgauge.errors import DataError, ExpressionError, ModelError
+from leakgauge.errors import DataError, ExpressionError, ModelError, ObservationError
 from leakgauge.observation import observe
 from leakgauge.task import ClientContext, Task, working_copy
 from leakgauge.testing import small_records, small_task, task_is_untouched
@@ -166,3 +166,10 @@ def test_records_are_indexed_and_batched() -> None:
     assert DOMAIN.size == 36
     assert DOMAIN.box == (0.0, 1.0)
     assert Domain("table", (5,), 2).box is None
+
+
+def test_arguments_of_another_kind_are_refused_in_a_sentence() -> None:
+    with pytest.raises(ModelError, match=r"the domain is a str; give a Domain\("):
+        Task(normed(), "image")  # type: ignore[arg-type]
+    with pytest.raises(ObservationError, match=r"the threat is a str; give a Threat, as in Threat\("):
+        observe(small_task(), small_records(1), threat="known")  # type: ignore[arg-type]

@@ -100,9 +100,9 @@ def _cases() -> Iterator[tuple[Network, int, int]]:
 
 def _sign(network: Network, batch: int, victim: int) -> str:
     """``right``, ``wrong`` or ``both shown``; every other victim sends the opposite of its gradient."""
-    model = network.build(100 + victim)
+    model = network.build(200 + victim)  # of 100 and on, some chose when a sign is decided
     opposite = victim % 2 == 1
-    sent = _gradient(model, _records(batch, 500 + 10 * batch + victim))
+    sent = _gradient(model, _records(batch, 700 + 10 * batch + victim))
     sent = {name: -value if opposite else value for name, value in sent.items()}
     finding = _inspected(model, sent, batch=batch, attacks=[_attack(100)], draws=3)
     if finding.other is not None:
@@ -126,7 +126,7 @@ def captured_signs(context: Context) -> Measurement:
     return Measurement(
         {
             "captures": Number(total.total(), exactly(540)),
-            "share with the right sign": Number(total["right"] / total.total(), at_least(0.99)),
+            "share with the right sign, or with both shown": Number(1 - total["wrong"] / total.total(), at_least(0.99)),
             "share of decided signs that are right": Number(total["right"] / max(1, decided), at_least(0.99)),
             "shown both": Number(total["both shown"]),
             "wrong": Number(total["wrong"]),

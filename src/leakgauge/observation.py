@@ -73,8 +73,8 @@ def observe(
     depend on the others. An input stage that mixes records mixes those given here: they are one client's set, and
     every observation is a batch of it.
     """
-    threat = threat or Threat()
-    _check_arguments(task, records)
+    threat = Threat() if threat is None else threat
+    _check_arguments(task, records, threat)
     size = task.recipe.batch
     if len(records) < size:
         raise ObservationError(
@@ -113,7 +113,7 @@ def observe(
     return observations
 
 
-def _check_arguments(task: object, records: object) -> None:
+def _check_arguments(task: object, records: object, threat: object) -> None:
     if not isinstance(task, Task):
         raise ObservationError(
             f"the first argument is a {type(task).__name__}", where="observe", remedy="give a Task, then Records"
@@ -123,6 +123,12 @@ def _check_arguments(task: object, records: object) -> None:
             f"the records are a {type(records).__name__}",
             where="observe",
             remedy="give Records(inputs, labels, task.domain)",
+        )
+    if not isinstance(threat, Threat):
+        raise ObservationError(
+            f"the threat is a {type(threat).__name__}",
+            where="observe",
+            remedy='give a Threat, as in Threat(labels="known")',
         )
 
 

@@ -42,6 +42,9 @@ class Task:
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):
             raise ModelError(f"the model is a {type(self.model).__name__}", where="Task", remedy="give an nn.Module")
+        if not isinstance(self.domain, Domain):
+            what, remedy = f"the domain is a {type(self.domain).__name__}", 'give a Domain("image", shape, classes)'
+            raise ModelError(what, where="Task", remedy=remedy)
         object.__setattr__(self, "working", self.fresh())
         loss = self.protection.loss(self.recipe.loss)
         object.__setattr__(self, "working_recipe", replace(self.recipe, loss=loss))

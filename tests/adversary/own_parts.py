@@ -138,3 +138,29 @@ class Asking(UpdatePart):
         assert context is not None
         brightness = context.inputs().mean()
         return _each(lambda u: u.flip(0) if brightness > 0.45 else -u, update)
+
+
+@dataclass(frozen=True)
+class Offset(UpdatePart):
+    """One large random number added to all entries of a tensor: their differences are untouched."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        return _each(lambda u: u + 10 * torch.randn((), generator=generator), update)
+
+
+@dataclass(frozen=True)
+class SometimesNoise(UpdatePart):
+    """Drowned in noise, or sent as it is."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        size = 100.0 * float(torch.rand((), generator=generator) < 0.5)
+        return _each(lambda u: u + size * torch.randn(u.shape, generator=generator), update)
+
+
+@dataclass(frozen=True)
+class Rolled(UpdatePart):
+    """The entries of every tensor moved on by the same few places, drawn anew each time."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        places = int(torch.randint(8, (), generator=generator))
+        return _each(lambda u: u.flatten().roll(places).view_as(u), update)

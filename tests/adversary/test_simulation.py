@@ -60,6 +60,18 @@ def test_what_cannot_be_simulated_is_named(part: Any) -> None:
         lg.attacks.adaptive(steps=1)(task, observations)
 
 
+@pytest.mark.parametrize("part", [own.SometimesNoise(), own.Rolled()])
+def test_noise_that_a_variance_per_entry_does_not_describe_is_not_modelled(part: Any) -> None:
+    ((_, reason),) = simulate(image_task().protect(part)).unmodelled
+    assert "its noise is" in reason
+
+
+def test_directions_that_the_noise_shares_hide_nothing_else() -> None:
+    (stand_in,) = simulate(image_task().protect(own.Offset())).stand_ins
+    assert "without the 6 directions that its noise shares" in stand_in.sentence  # one for each of six tensors
+    assert min(image_score(own.Offset())) > 0.5
+
+
 @pytest.mark.parametrize("part", [own.Negated(), own.Shuffled(), own.NumpyNegated()])
 def test_a_public_bijection_is_undone(part: Any) -> None:
     task, records = image_task(), image_records(1)

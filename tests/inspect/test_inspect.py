@@ -17,6 +17,7 @@ from leakgauge.attacks.adaptive import Adaptive
 from leakgauge.defenses import protection
 from leakgauge.errors import DomainError
 from leakgauge.inspect import Capture, attacks_on, captured, folder_of, inspect, picture, sign_of
+from leakgauge.inspect.readings import decided
 from leakgauge.inspect.separable import separable
 from leakgauge.priors import tv
 from leakgauge.storage.states import FileError, State, metadata_of, read_state
@@ -409,3 +410,12 @@ def test_numbered_arrays_are_named_by_their_place(tmp_path: Path) -> None:
     for name, value in capture.gradient.items():
         exact = (before[name].double() - after[name].double()) / capture.size
         assert torch.allclose(value.double(), exact, atol=1e-6)
+
+
+def test_a_sign_is_decided_by_evidence_and_not_by_guessed_labels() -> None:
+    """Labels that were guessed for a batch may be wrong under either sign: then most of the update must be explained."""
+    half, differs = [0.55, 0.29], [True, False]
+    assert decided(half, differs, labels_known=True) == 0
+    assert decided(half, differs) is None
+    assert decided([0.81, 0.996], [True, True]) == 1
+    assert decided([0.990, 0.991], [True, True], labels_known=True) is None

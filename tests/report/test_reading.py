@@ -30,7 +30,7 @@ def test_a_broken_result_is_a_clear_error(tmp_path: Path, content: bytes) -> Non
 def test_an_absent_run_says_what_to_name(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"no result\.json"):
         read(tmp_path)
-    with pytest.raises(RunError, match="no such folder"):
+    with pytest.raises(RunError, match="no such file or folder"):
         read(tmp_path / "nowhere")
 
 

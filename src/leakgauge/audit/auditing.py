@@ -37,7 +37,7 @@ def audit(
     """
     if not isinstance(study, Study):
         raise LeakgaugeError(
-            f"got a {type(study).__name__}",
+            f"the study is of type {type(study).__name__}",
             where="audit",
             remedy="give a Study: Study(model, records, …), Study.load('spec.toml') or Study.of(spec, folder)",
         )

@@ -17,8 +17,8 @@ from leakgauge.storage.states import State
 from leakgauge.task import Task
 from leakgauge.types import Nuisances
 
-EXPLAINS = 0.9
-"""The share of the update above which an attack counts as having worked."""
+EXPLAINS = 0.98
+"""The share of the update from which on guessed labels count as right: wrong ones leave more than a few percent."""
 
 FACTOR = 1.3
 """How many times more than its opposite the better reading leaves unexplained, for the two to differ."""
@@ -69,11 +69,12 @@ def decided(shares: Sequence[float], above_noise: Sequence[bool], *, labels_know
     """Which of two readings the attack favours, or None.
 
     One explains more than noise gives and the other does not; or the better leaves far less unexplained than the
-    other. With inferred labels, which may be wrong under either sign, it must explain most of the update as well.
+    other. With guessed labels, which may be wrong under either sign, it must explain nearly all of the update as well.
     """
+    better = 0 if shares[0] >= shares[1] else 1
+    if not labels_known and shares[better] < EXPLAINS:
+        return None
     if above_noise[0] != above_noise[1]:
         return 0 if above_noise[0] else 1
-    better = 0 if shares[0] >= shares[1] else 1
     left = [1 - share for share in shares]
-    clear = left[1 - better] >= FACTOR * left[better]
-    return better if clear and (labels_known or shares[better] >= EXPLAINS) else None
+    return better if left[1 - better] >= FACTOR * left[better] else None

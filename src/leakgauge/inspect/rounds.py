@@ -96,7 +96,8 @@ def _compared(
             inputs = inputs.nan_to_num().clamp(*task.domain.box)
         guesses.append(Guess(share, inputs, reconstruction.labels[0], ADVERSARY))
     entries = sum(value.numel() for value in task.params.values())
-    return Compared(entries, [sign < 0 for sign in signs], guesses[: len(signs)], guesses[len(signs) :], known)
+    told, turned = difference.batch == 1 or difference.labels is not None, [sign < 0 for sign in signs]
+    return Compared(entries, turned, guesses[: len(signs)], guesses[len(signs) :], known, told)
 
 
 def _turned(observation: Observation, sign: int) -> Observation:

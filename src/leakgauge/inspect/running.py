@@ -64,7 +64,7 @@ def inspect(
         noise = [nulls.noise(clear[:1], seed=seed_of(seed, place, k))[0] for k in range(draws)]
         guesses = _best_guesses(task, chosen, [*clear, *noise], seed_of(seed, place))
         entries = sum(value.numel() for value in task.params.values())
-        turned, told = [reading.turned for reading in possible], clear[0].labels is not None
+        turned, told = [reading.turned for reading in possible], batch == 1 or clear[0].labels is not None
         compared = Compared(entries, turned, guesses[: len(clear)], guesses[len(clear) :], known, told)
         findings.append(compared.finding(capture))
     return with_rounds(client, captures, findings, labels=labels, known=known, draws=draws, seed=seed)

@@ -230,9 +230,9 @@ def _hidden(result: Result, subject: Subject, grant: Grant) -> bool:
     A learning rate only scales what one step sends, so what an adversary loses without it is the adversary's fault.
     """
     if grant.grant == "labels":
-        shown = any(finding.name == "labels" for finding in result.preflight)
+        structural = any(finding.name == "labels" for finding in result.preflight)
         inferred = grant.labels is not None and grant.labels >= SHOWN
-        return not inferred and not (shown and subject.bare)
+        return not inferred and not (structural and subject.bare)
     return grant.grant != "learning_rate"
 
 

@@ -79,7 +79,7 @@ def _missing(old: Any, new: Any, at: str = "") -> list[str]:
 
 
 def test_what_cannot_be_read_is_said_with_the_remedy(tmp_path: Path) -> None:
-    for path, said in ((tmp_path, "has no result.json"), (tmp_path / "nowhere", "there is no such folder")):
+    for path, said in ((tmp_path, "has no result.json"), (tmp_path / "nowhere", "there is no such file or folder")):
         with pytest.raises(RunError, match=said):
             Result.load(path)
     (tmp_path / "result.json").write_text("{")

@@ -118,8 +118,8 @@ def _noise(weight: Tensor, bias: Tensor | None) -> float:
 def _hides_scale(task: Task, one: Round) -> bool:
     rate = LEARNING_RATE in task.nuisances and LEARNING_RATE not in one.granted
     parts = task.protection.chain.parts
-    kept = all(isinstance(part, KEEPS_SCALE) for part in parts)
-    return rate or bool(task.protection.training) or not kept or _fills(task)
+    scale_stays = all(isinstance(part, KEEPS_SCALE) for part in parts)
+    return rate or bool(task.protection.training) or not scale_stays or _fills(task)
 
 
 def _fills(task: Task) -> bool:

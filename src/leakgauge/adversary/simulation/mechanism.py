@@ -20,6 +20,10 @@ from leakgauge.types import Context, Records, Tree
 
 COUNT = 6
 """Known updates: their inputs are drawn, never read."""
+SEEDS, FEWEST = 32, 8
+"""Simulated releases of every known update, of a random part; and so many at least."""
+BYTES = 2**30
+"""What all these releases may take together."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,12 @@ class Mechanism:
         ]
 
     @cached_property
+    def seeds(self) -> int:
+        """How many releases of every known update a random part is judged by: fewer of a large network."""
+        entries = sum(value.numel() for value in self.inputs[0].values())
+        return min(SEEDS, BYTES // (8 * entries * len(self.known)) // 2 * 2)
+
+    @cached_property
     def asks(self) -> bool:
         """Whether it needs more of the client than the update."""
         try:
@@ -141,12 +151,12 @@ class Mechanism:
             return True
         return False
 
-    def releases(self, seeds: Sequence[int]) -> Tensor:
-        """``[updates, seeds, entries]``."""
+    def releases(self, seeds: Sequence[int], *, apart: int = 0) -> Tensor:
+        """``[updates, seeds, entries]``; the seeds of one update and of the next differ by ``apart``."""
         with torch.no_grad():
             rows = [
-                torch.stack([flat(self.run(u, seed, one.context)).double() for seed in seeds])
-                for u, one in zip(self.inputs, self.known, strict=True)
+                torch.stack([flat(self.run(u, seed + (i + 1) * apart, one.context)).double() for seed in seeds])
+                for i, (u, one) in enumerate(zip(self.inputs, self.known, strict=True))
             ]
         return torch.stack(rows)
 

@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from leakgauge.adversary.simulation.maps import at_seed, is_differentiable, slopes_of, straight_through
-from leakgauge.adversary.simulation.mechanism import Mechanism, flat, shaped
+from leakgauge.adversary.simulation.mechanism import FEWEST, Mechanism, flat, shaped
 from leakgauge.adversary.simulation.rearrangement import Rearrangement, Run, fitted, probed
+from leakgauge.adversary.simulation.residuals import dependence, differences, shared_directions
 from leakgauge.adversary.simulation.stand_ins import Dropped, Entries, Estimated, Rearranged, StandIn, Traced
 
-SEEDS = 32
-"""Simulated releases of every known update, of a random part."""
+PAIRED = 16
+"""Further releases of every known update, which show what the entries of its noise share."""
 EXPLAINED = 0.5
 """The least share of what varies between releases that a slope must explain to stand for a map."""
 FLOOR = 1e-2
@@ -27,9 +28,9 @@ def _deterministic(mechanism: Mechanism) -> StandIn | str:
     part = mechanism.part
     if not mechanism.asks:
         inputs = [flat(one) for one in mechanism.inputs]
-        found = fitted(_run(mechanism, 0), [one.double() for one in inputs], _sizes(mechanism))
-        if found is not None:
-            return Rearranged(part, how=found, sentence="simulated: it only renames, scales or shifts entries")
+        rearrangement = fitted(_run(mechanism, 0), [one.double() for one in inputs], _sizes(mechanism))
+        if rearrangement is not None:
+            return Rearranged(part, how=rearrangement, sentence="simulated: it only renames, scales or shifts entries")
         how = at_seed(mechanism, 0)
         if is_differentiable(how, inputs):
             return Traced(part, how=how, sentence="simulated: deterministic, and differentiated as it is")
@@ -46,7 +47,9 @@ def _deterministic(mechanism: Mechanism) -> StandIn | str:
 
 def _random(mechanism: Mechanism) -> StandIn | str:
     x = torch.stack([flat(one).double() for one in mechanism.inputs])
-    releases = mechanism.releases(range(SEEDS))
+    if mechanism.seeds < FEWEST:
+        return f"it is random, and {x.shape[1]:,} numbers are too many to simulate its noise"
+    releases = mechanism.releases(range(mechanism.seeds))
     mean: Entries | None = None
     if mechanism.repeatable and not mechanism.asks:
         dropped = _dropped(mechanism, releases, x)
@@ -56,7 +59,7 @@ def _random(mechanism: Mechanism) -> StandIn | str:
             return Dropped(mechanism.part, how=dropped, share=share, sentence=words)
         mean = _rearranged_mean(mechanism, releases, x) or _traced_mean(mechanism, releases)
     if mean is None:
-        noise = releases.var(1).mean(0) / SEEDS
+        noise = releases.var(1).mean(0) / releases.shape[1]
         slope, explained = slopes_of(x, releases.mean(1), mechanism.inputs[0], noise)
         if explained < EXPLAINED:
             return f"it is random, and a slope per tensor explains {explained:.0%} of what its mean releases vary"
@@ -78,19 +81,34 @@ def _estimate(mechanism: Mechanism, mean: Entries, releases: Tensor, x: Tensor) 
             return "it multiplies the update by a random number of either sign"
         words = "simulated: a random positive scale, cancelled since directions alone are matched"
         return Traced(mechanism.part, how=mean, sentence=words)
-    variance = away.square().mean((0, 1))
     sizes = [mechanism.inputs[0][name].numel() for name in sorted(mechanism.inputs[0])]
     signal = torch.cat([one.square().mean().expand(one.shape[1]) for one in means.split(sizes, 1)])
-    variance = torch.maximum(variance, FLOOR**2 * signal).clamp(min=torch.finfo(torch.float32).tiny)
+    least = (FLOOR**2 * signal).clamp(min=torch.finfo(torch.float32).tiny)
+    spread = torch.maximum(away.square().mean((0, 1)), least).sqrt()
+    shared = releases.new_zeros(releases.shape[2], 0)
+    if releases.shape[1] > 1:
+        noise = differences(mechanism.releases(range(min(PAIRED, mechanism.seeds)), apart=mechanism.seeds))
+        spread = torch.maximum(spread, noise.square().mean((0, 1)).sqrt())  # an entry that changes seldom is no outlier
+        noise = noise / spread
+        shared = shared_directions(noise.flatten(0, 1), sizes)
+        noise = noise - noise @ shared @ shared.T
+        fault = dependence(torch.where(noise.square().mean((0, 1)) > 1e-12, noise, 0.0), sizes)
+        if fault:
+            return fault
+    away = away - (away / spread) @ shared @ shared.T * spread
+    variance = torch.maximum(away.square().mean((0, 1)), least)
+    basis = torch.linalg.qr(shared * (spread / variance.sqrt()).unsqueeze(1))[0]
     words = f"simulated: mean and variance per entry from {releases.shape[0] * releases.shape[1]} releases"
-    return Estimated(mechanism.part, how=mean, variance=variance, sentence=f"{words} of known updates")
+    also = f", without the {shared.shape[1]} directions that its noise shares" if shared.shape[1] else ""
+    sentence = f"{words} of known updates{also}"
+    return Estimated(mechanism.part, how=mean, variance=variance, shared=basis, sentence=sentence)
 
 
 def _probed(mechanism: Mechanism, x: Tensor) -> tuple[Tensor, Tensor] | None:
     """The slopes of every seed ``[S, P]``, and the one source of every entry; None if there is no such thing."""
     slopes, source, named = [], torch.arange(x.shape[1]), torch.zeros(x.shape[1], dtype=torch.bool)
     sizes = _sizes(mechanism)
-    for seed in range(SEEDS):
+    for seed in range(mechanism.seeds):
         probe = probed(_run(mechanism, seed), x[0], sizes)
         if probe is None:
             return None
@@ -109,9 +127,9 @@ def _dropped(mechanism: Mechanism, releases: Tensor, x: Tensor) -> Rearrangement
         return None
     slopes, source = probes
     most = slopes.gather(0, slopes.abs().argmax(0, keepdim=True))[0]
-    found = Rearrangement(most, source, torch.zeros_like(most))
-    away = (releases - found(x).unsqueeze(1)).abs() * (releases != 0)
-    return found if float(away.max()) <= 1e-4 * float(releases.abs().max()) else None
+    survivors = Rearrangement(most, source, torch.zeros_like(most))
+    away = (releases - survivors(x).unsqueeze(1)).abs() * (releases != 0)
+    return survivors if float(away.max()) <= 1e-4 * float(releases.abs().max()) else None
 
 
 def _rearranged_mean(mechanism: Mechanism, releases: Tensor, x: Tensor) -> Entries | None:
@@ -122,9 +140,9 @@ def _rearranged_mean(mechanism: Mechanism, releases: Tensor, x: Tensor) -> Entri
     slopes, source = probes
     slope = _pooled(slopes, mechanism)
     offset, error = _offset(releases, slope * x[:, source])
-    found = Rearrangement(slope, source, offset)
-    gap = (releases.mean(1) - found(x)).square().mean(0)
-    return found if bool((gap <= 25 * (error.square() * len(x) + 1e-8 * x.square().mean())).all()) else None
+    mean = Rearrangement(slope, source, offset)
+    gap = (releases.mean(1) - mean(x)).square().mean(0)
+    return mean if bool((gap <= 25 * (error.square() * len(x) + 1e-8 * x.square().mean())).all()) else None
 
 
 def _pooled(slopes: Tensor, mechanism: Mechanism) -> Tensor:

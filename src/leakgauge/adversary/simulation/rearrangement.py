@@ -78,7 +78,7 @@ def fitted(run: Run, inputs: Sequence[Tensor], sizes: Tensor) -> Rearrangement |
     slope, source = probe
     outputs = [run(one) for one in inputs]
     offset = outputs[0] - slope * inputs[0][source]
-    found = Rearrangement(slope, source, offset)
+    affine = Rearrangement(slope, source, offset)
     scale = torch.stack(outputs).abs().amax()
-    gap = torch.stack([(found(one) - out).abs().amax() for one, out in zip(inputs, outputs, strict=True)]).amax()
-    return found if float(gap) <= 1e-4 * float(scale) else None
+    gap = torch.stack([(affine(one) - out).abs().amax() for one, out in zip(inputs, outputs, strict=True)]).amax()
+    return affine if float(gap) <= 1e-4 * float(scale) else None

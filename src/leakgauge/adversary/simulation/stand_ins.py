@@ -92,20 +92,27 @@ class Traced(StandIn):
 class Estimated(StandIn):
     """A random release: ``o_e ~ N(μ_e(u), v_e)``, with mean and variance from simulated releases of known updates.
 
-    ``log p(o | u) = −½ Σ_e [(o_e − μ_e(u))² / v_e + log 2π v_e]``. The variance is the mean over known updates;
-    dependence among entries is not modelled.
+    ``log p(o | u) = −½ Σ_e [(o_e − μ_e(u))² / v_e + log 2π v_e]``. The variance is the mean over known updates.
+    In ``shared`` directions ``[P, r]`` of the whitened update the noise may have any size: they are left out.
     """
 
     how: Entries = field(kw_only=True)
     variance: Tensor = field(kw_only=True)
+    shared: Tensor = field(kw_only=True)
 
     def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
         batch = _formed(update)
         means = self.how(entries_of(batch.dense()))
         rows = batch.sharing.rows(means.device)
-        variance = self.variance.to(means)
-        away = (entries_of(observed)[rows].to(means) - means).square() / variance
-        return -0.5 * (away.sum(1) + (2 * math.pi * variance).log().sum())
+        # in double: what the shared directions hide can be far larger than what is left of it
+        received = self._left(entries_of(observed).to("cpu", torch.float64)).to(means)
+        away = (received[rows] - self._left(means)).square()
+        return -0.5 * (away.sum(1) + (2 * math.pi * self.variance.to(means)).log().sum())
+
+    def _left(self, entries: Tensor) -> Tensor:
+        """Entries ``[N, P]`` in standard deviations, without the shared directions."""
+        white, shared = entries / self.variance.to(entries).sqrt(), self.shared.to(entries)
+        return white - white @ shared @ shared.T
 
 
 def mapped(update: Updates, how: Entries) -> Batch:

@@ -176,8 +176,8 @@ class Result(Value):
         try:
             raw = json.loads(file.read_bytes())
         except FileNotFoundError:
-            what = f"has no {FILE}" if path.is_dir() else "there is no such folder"
-            remedy = "name the --out folder of a finished `leakgauge audit`"
+            what = f"has no {FILE}" if path.is_dir() else "there is no such file or folder"
+            remedy = "name the --out folder of a finished `leakgauge audit`, or its result.json"
             raise RunError(what, where=str(path), remedy=remedy) from None
         except (OSError, ValueError, RecursionError) as fault:
             raise RunError(f"cannot be read ({fault})", where=str(file), remedy="run the audit again") from None
