@@ -96,9 +96,8 @@ def rows_of(result: Mapping[str, Any]) -> str:
         if row["low"] is not None:
             ours += f" [{row['low']:.4g}, {row['high']:.4g}]"
         why = "" if row["why"] == same else row["why"]
-        lines.append(
-            f"| {row['name']} | {row['paper']} | {ours} | {row['verdict']} | {why} |\n".replace("|rank", "\\|rank")
-        )
+        name = row["name"].replace("|", "\\|")
+        lines.append(f"| {name} | {row['paper']} | {ours} | {row['verdict']} | {why} |\n")
     left = len(result["rows"]) - len(rows)
     return "".join(lines) + (f"\n{left} more cells are not run at this scale.\n" if left else "")
 
