@@ -109,5 +109,6 @@ def _gathered(
         notes |= result["notes"]
     spent = store.timings() if (store.folder / "log.jsonl").is_file() else {}
     seconds = sum(spent.get(cell.id, 0.0) for cell in done)
-    rows = judged(table, table.sizes[scale], samples)
+    size = table.sizes[scale]
+    rows = judged(table, size, samples, claims_only=scale == "smoke" and bool(size.reduced))
     return Outcome(table, scale, rows, samples, notes, curves, round(seconds, 1), faults)
