@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo quick test test-all test-processors check docs red-team bench evidence clean
+.PHONY: demo quick test test-all test-processors test-extras check docs red-team bench evidence clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -26,6 +26,9 @@ test-all: $(STAMP)  ## every test, the slow ones too
 
 test-processors: $(STAMP)  ## the numeric tests as other processors compute: about a quarter of an hour
 	$(BIN)/python -m tests.processors -n 2 --dist worksteal
+
+test-extras: $(STAMP)  ## the tests of Flower, NVFlare and Opacus, in an environment of their own: two to four minutes
+	.ci/extras
 
 check: $(STAMP)  ## ruff, mypy strict, import-linter
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import leakgauge as lg
+from benchmarks.networks import conv_net
 from leakgauge.adversary import Likelihood, cosine, density, l1, l2, scaled_l2
 
 TV = 1e-4
@@ -23,7 +24,16 @@ class Model:
     problems: int
     steps: int
     images: int
-    """Images that a loop attacks, one after the other, in one timed run."""
+    """Images that a loop attacks, one after the other, in one timed run; of batches, so many batches."""
+    batch: int = 1
+    statistics: float = 0.0
+    """The weight of the batch-norm prior; above 0 the client is in train mode, and its batch norms measure."""
+
+    def network(self, domain: lg.Domain, seed: int) -> nn.Module:
+        if not self.statistics:
+            return lg.models.build(self.name, domain, seed=seed).eval()
+        torch.manual_seed(seed)
+        return conv_net(domain)
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,7 @@ MODELS = {
         Model("bayes_cnn", (1, 28, 28), problems=64, steps=6, images=8),
         Model("convbig", (3, 32, 32), problems=16, steps=6, images=1),
         Model("resnet18", (3, 32, 32), problems=4, steps=2, images=1),
+        Model("norm_convnet", (1, 28, 28), problems=16, steps=4, images=4, batch=8, statistics=1e-3),
     )
 }
 STD, SCALE, PRUNED = 0.01, 0.01, 0.5
@@ -99,7 +110,8 @@ class Setting:
     def of(cls, case: Case, seed: int = 0) -> Setting:
         """Records are random images: what a step costs does not depend on what they show."""
         domain = lg.Domain("image", case.model.shape, 10)
-        clients = 1 if case.shared else case.problems
+        model = case.model
+        clients = (1 if case.shared else case.problems) * model.batch
         generator = torch.Generator().manual_seed(seed)
         records = lg.Records(
             torch.rand(clients, *domain.shape, generator=generator),
@@ -107,7 +119,8 @@ class Setting:
             domain,
         )
         kind = KINDS[case.kind]
-        net = lg.models.build(case.model.name, domain, seed=seed).eval()
-        task = lg.Task(net, domain).protect(kind.protection)
+        net = model.network(domain, seed)
+        recipe = lg.Recipe(batch=model.batch, mode="train" if model.statistics else "eval")
+        task = lg.Task(net, domain, recipe).protect(kind.protection)
         seen = lg.observe(task, records, threat=lg.Threat(grants=kind.grants), seed=seed)
         return cls(case, net, task, seen, records.labels)

@@ -11,7 +11,7 @@ from benchmarks.cases import KINDS, TV, Case, Setting
 from benchmarks.stamps import Stamps
 from leakgauge.adversary import Adversary, signed_adam
 from leakgauge.adversary.solver import Problem, Solution, Solver
-from leakgauge.priors import tv
+from leakgauge.priors import batch_norm, tv
 from leakgauge.types import Progress
 
 MEMORY = 16_000_000_000
@@ -21,7 +21,9 @@ MEMORY = 16_000_000_000
 def adversary(case: Case, solver: Solver) -> Adversary:
     """The adversary of a case: its likelihood, the peers' prior."""
     restarts = case.problems if case.shared else 1
-    return Adversary(likelihood=KINDS[case.kind].likelihood, prior=TV * tv(), solver=solver, restarts=restarts)
+    weight = case.model.statistics
+    prior = TV * tv() + weight * batch_norm() if weight else TV * tv()
+    return Adversary(likelihood=KINDS[case.kind].likelihood, prior=prior, solver=solver, restarts=restarts)
 
 
 @dataclass(frozen=True)

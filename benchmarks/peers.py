@@ -9,6 +9,7 @@ References:
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -95,6 +96,35 @@ def total_variation(x: Tensor) -> Tensor:
     return (x[..., :-1] - x[..., 1:]).abs().mean() + (x[..., :-1, :] - x[..., 1:, :]).abs().mean()
 
 
+def normed(net: nn.Module, weight: float) -> tuple[nn.Module, Callable[[], Tensor | float]]:
+    """The network, and the batch-norm penalty of its last pass; with a weight, a copy in train mode that has hooks.
+
+    In train mode the pass writes running statistics: in the copy, and what is compared with is from before.
+    """
+    if not weight:
+        return net, lambda: 0.0
+    own, gaps = copy.deepcopy(net).train(), dict[str, Tensor]()
+
+    def watch(name: str, norm: nn.BatchNorm2d) -> None:
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        mean, unbiased = norm.running_mean.clone(), norm.running_var.clone()
+
+        def hook(_: nn.Module, args: tuple[Tensor, ...]) -> None:
+            x = args[0]
+            count = x.numel() // x.shape[1]
+            variance = unbiased * (count - 1) / count
+            moments = x.mean((0, 2, 3)), x.var((0, 2, 3), correction=0)
+            gaps[name] = (moments[0] - mean).norm() + (moments[1] - variance).norm()
+
+        norm.register_forward_pre_hook(hook)
+
+    for name, module in own.named_modules():
+        if isinstance(module, nn.BatchNorm2d):
+            watch(name, module)
+    return own, lambda: weight * _sum(gaps.values())
+
+
 @dataclass(frozen=True)
 class Peer:
     """The loop on the images of a setting. ``only_image``: differentiate the loss with respect to nothing else."""
@@ -104,19 +134,20 @@ class Peer:
 
     def objective(self, image: int, x: Tensor) -> Callable[[], Tensor]:
         """The loss of one image as a function of nothing, with its constants computed."""
-        client = 0 if self.setting.case.shared else image
-        seen, label = self.setting.observations[client], self.setting.labels[client : client + 1]
-        params = list(self.setting.net.parameters())
+        client, size = 0 if self.setting.case.shared else image, self.setting.case.model.batch
+        seen, label = self.setting.observations[client], self.setting.labels[client * size : (client + 1) * size]
+        net, penalty = normed(self.setting.net, self.setting.case.model.statistics)
+        params = list(net.parameters())
         names = [name for name, _ in self.setting.net.named_parameters()]
         observed = [seen.rounds[0].observed[name] for name in names]
         mask = seen.rounds[0].granted.get("random_prune.mask", {})
         assert not isinstance(mask, Tensor)
         matching = LOSSES[self.setting.case.kind](observed, [mask[name] for name in names] if mask else [])
-        net, criterion = self.setting.net, nn.CrossEntropyLoss()
+        criterion = nn.CrossEntropyLoss()
 
         def loss() -> Tensor:
             gradient = torch.autograd.grad(criterion(net(x), label), params, create_graph=True)
-            return matching(gradient) + TV * total_variation(x)
+            return matching(gradient) + TV * total_variation(x) + penalty()
 
         return loss
 
@@ -144,14 +175,15 @@ class Peer:
 
     @property
     def images(self) -> int:
-        """How many images one run attacks."""
-        return min(self.setting.case.model.images, len(self.setting.labels))
+        """How many images one run attacks, or batches."""
+        model = self.setting.case.model
+        return min(model.images, len(self.setting.labels) // model.batch)
 
     def run(self, steps: int, stamps: Stamps) -> None:
         """``steps`` iterations of each of the first images."""
         generator = torch.Generator().manual_seed(1)
         for image in range(self.images):
-            start = torch.randn(1, *self.setting.case.model.shape, generator=generator)
+            start = torch.randn(self.setting.case.model.batch, *self.setting.case.model.shape, generator=generator)
             self.attack(image, start, steps, stamps)
 
 

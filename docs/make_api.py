@@ -68,6 +68,11 @@ PARTS = {
         "How a client protects itself, and what composes the four stages.",
         ("defense",),
     ),
+    "settings": (
+        "Privacy settings",
+        "Settings of other packages that `leakgauge claims` [examines](../how-to/check-privacy-claims.md).",
+        ("setting",),
+    ),
 }
 """Pages of registered parts, by kind."""
 
@@ -83,7 +88,10 @@ ROOMS = {
     "metrics": ("Metrics", "How near a reconstruction is. [Units](../explanation/metrics-and-units.md)."),
     "data": ("Data", "Data sets, files and folders of records. [How to](../how-to/get-data.md)."),
     "training": ("Training", "Central training with checkpoints, accuracy and what a defense costs."),
+    "tune": ("Tuning", "A search of your own for the settings of an attack. [How to](../how-to/tune-an-attack.md)."),
+    "standings": ("Standings", "One fixed set of clients for everybody. [How to](../how-to/standings.md)."),
     "fl": ("Federated training", "Rounds of clients, engines that run them, and sums that tell nobody's own values."),
+    "claims": ("Claims", "Privacy settings of other packages, examined. [How to](../how-to/check-privacy-claims.md)."),
 }
 """Pages of everything a package exports."""
 

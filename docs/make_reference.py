@@ -35,6 +35,7 @@ KINDS = {
     "partition": "Partitions",
     "adversary": "The adversary",
     "ball": "The δ-ball",
+    "setting": "Privacy settings of other packages, for `leakgauge claims`",
 }
 """The order of the page; kinds that are not listed here come last, under their own name."""
 

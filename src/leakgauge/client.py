@@ -25,6 +25,7 @@ LABELS = "recipe.labels"
 LEARNING_RATE = "recipe.learning_rate"
 DROPOUT = "recipe.dropout"
 ORDER = "recipe.order"
+BATCH_STATISTICS = "recipe.batch_statistics"
 """The addresses of what the recipe itself leaves open."""
 
 
@@ -37,6 +38,8 @@ class Recipe:
     ``shuffle`` draws a new order of the examples for every pass over them, which is then hidden unless granted.
     ``batch`` is the number of examples behind one update. With ``clients`` above 1 that update is the mean of so many
     clients' own, each of ``batch / clients`` examples: what a secure sum lets out. An update stage acts on the mean.
+    ``shares_buffers``: the running statistics of batch norms leave the client with its update, as they do where whole
+    states are sent.
     """
 
     batch: int = 1
@@ -52,6 +55,7 @@ class Recipe:
     optimiser: Literal["sgd", "adam"] = "sgd"
     shuffle: bool = False
     clients: int = 1
+    shares_buffers: bool = False
 
     def __post_init__(self) -> None:
         for name in ("batch", "local_steps", "clients"):
@@ -92,6 +96,11 @@ class Recipe:
         return self.batch // self.clients
 
     @property
+    def examples(self) -> int:
+        """The examples of one local step."""
+        return self.minibatch or self.own_batch
+
+    @property
     def total_steps(self) -> int:
         """The local steps of all clients behind one update."""
         return self.clients * self.local_steps
@@ -125,16 +134,19 @@ class Recipe:
 class Drawn:
     """What a client drew for one update: the rate of every local step ``[steps]`` (None: the recipe's own), random
     numbers of the model by the name of the buffer that takes them, ``[B, …]``, or ``[B, steps, …]`` where every local
-    step draws its own, and the examples of every step ``[steps, minibatch]`` (None: consecutive ones). Of several
-    clients, rates and orders follow each other."""
+    step draws its own, and the examples of every step ``[steps, minibatch]`` (None: consecutive ones). ``statistics``
+    ``[steps, C]``, by buffer, are what batch norms use in place of those of the batch; the batch's own where empty. Of
+    several clients, rates, orders and statistics follow each other."""
 
     rates: Tensor | None = None
     buffers: Mapping[str, Tensor] = field(default_factory=dict)
     order: Tensor | None = None
+    statistics: Mapping[str, Tensor] = field(default_factory=dict)
 
     def at(self, step: int, batch: slice | Tensor, steps: int) -> dict[str, Tensor]:
         """The buffers of one local step."""
-        return {name: value[batch] if steps == 1 else value[batch][:, step] for name, value in self.buffers.items()}
+        own = {name: value[batch] if steps == 1 else value[batch][:, step] for name, value in self.buffers.items()}
+        return {**own, **{name: value[step] for name, value in self.statistics.items()}}
 
     def of_client(self, k: int, recipe: Recipe) -> Drawn:
         """What client k of several drew."""
@@ -144,6 +156,7 @@ class Drawn:
             None if self.rates is None else self.rates[steps],
             {name: value[rows] for name, value in self.buffers.items()},
             None if self.order is None else self.order[steps],
+            {name: value[steps] for name, value in self.statistics.items()},
         )
 
 
@@ -165,6 +178,10 @@ def gradient_of(
     return gradient
 
 
+Look = Callable[[Tree, Tree, Tensor], None]
+"""Is shown parameters, buffers and inputs of every local step, before it is made."""
+
+
 def update_of(
     model: nn.Module,
     params: Tree,
@@ -173,24 +190,29 @@ def update_of(
     labels: Tensor,
     recipe: Recipe,
     drawn: Drawn | None = None,
+    look: Look | None = None,
 ) -> dict[str, Tensor]:
     """What a client computes from a batch: its gradient, or its weight change after local training.
 
     A perturbed rate scales a shared gradient as it would scale the step: by its ratio to the recipe's rate. Of several
-    clients, the mean of what each computes from its own share of the batch.
+    clients, the mean of what each computes from its own share of the batch. ``look`` sees every local step.
     """
     drawn = drawn or Drawn()
     if recipe.clients > 1:
-        return _mean_of_clients(model, params, buffers, inputs, labels, recipe, drawn)
+        return _mean_of_clients(model, params, buffers, inputs, labels, recipe, drawn, look)
     rates, steps = drawn.rates, recipe.local_steps
     if recipe.shares == "gradient":
         used = {**buffers, **drawn.at(0, slice(None), 1)}
+        if look is not None:
+            look(params, used, inputs)
         gradient = gradient_of(model, params, used, inputs, labels, recipe)
         return gradient if rates is None else trees.mapped(lambda g: rates[0] / recipe.learning_rate * g, gradient)
     theta, stepping = dict(params), _OPTIMISERS[recipe.optimiser](params, recipe)
     for step, batch in enumerate(_slices(recipe, len(inputs), drawn.order)):
         rate = recipe.learning_rate if rates is None else rates[step]
         used = {**buffers, **drawn.at(step, batch, steps)}
+        if look is not None:
+            look(theta, used, inputs[batch])
         slope = gradient_of(model, theta, used, inputs[batch], labels[batch], recipe)
         if recipe.weight_decay:
             slope = trees.mapped(lambda g, p: g + recipe.weight_decay * p, slope, theta)
@@ -199,12 +221,19 @@ def update_of(
 
 
 def _mean_of_clients(
-    model: nn.Module, params: Tree, buffers: Tree, inputs: Tensor, labels: Tensor, recipe: Recipe, drawn: Drawn
+    model: nn.Module,
+    params: Tree,
+    buffers: Tree,
+    inputs: Tensor,
+    labels: Tensor,
+    recipe: Recipe,
+    drawn: Drawn,
+    look: Look | None,
 ) -> dict[str, Tensor]:
     alone = replace(recipe, clients=1, batch=recipe.own_batch)
     shares = zip(inputs.split(recipe.own_batch), labels.split(recipe.own_batch), strict=True)
     updates = [
-        update_of(model, params, buffers, own, theirs, alone, drawn.of_client(k, recipe))
+        update_of(model, params, buffers, own, theirs, alone, drawn.of_client(k, recipe), look)
         for k, (own, theirs) in enumerate(shares)
     ]
     return trees.mapped(lambda *each: torch.stack(each).mean(0), *updates)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from leakgauge import guards
-from leakgauge.client import LABELS, LEARNING_RATE
+from leakgauge import batch_norm, guards
+from leakgauge.client import BATCH_STATISTICS, LABELS, LEARNING_RATE
 from leakgauge.defenses.stages import Encoded
 from leakgauge.errors import ObservationError, nearest
 from leakgauge.seeds import seed_of
@@ -24,7 +24,8 @@ class Round:
     ``granted`` holds named tensors for what belongs to the entries of the update (``random_prune.mask``), one row per
     example for what belongs to examples (``mixup.indices``, ``recipe.labels``), else one number or one per local step
     (``recipe.learning_rate``, ``lrp.scale``). ``buffers`` are state that is used but not trained, where it is not the
-    task's own; ``clients`` is how many clients' updates it is the mean of, as the recipe says, too.
+    task's own; ``clients`` is how many clients' updates it is the mean of, as the recipe says, too. ``sent`` are the
+    running statistics that came back with the update, by their names in the state dict, where the client shares them.
     """
 
     observed: Tree
@@ -32,6 +33,7 @@ class Round:
     granted: Nuisances = field(default_factory=dict)
     buffers: Tree = field(default_factory=dict)
     clients: int = 1
+    sent: Tree = field(default_factory=dict)
 
     def __repr__(self) -> str:
         known = ", ".join(self.granted) or "nothing"
@@ -93,7 +95,7 @@ def observe(
     for client in range(len(records) // size):
         batches = [every[client * size : (client + 1) * size] for every in encodings]
         sent = [
-            send(task, batch, theta, (seed, client, r))
+            send(task, batch, theta, (seed, client, r), measure=BATCH_STATISTICS in task.nuisances)
             for r, (batch, theta) in enumerate(zip(batches, states, strict=True))
         ]
         observations.append(
@@ -104,6 +106,7 @@ def observe(
                         theta,
                         {a: v for a, v in one.drawn.items() if knows[a] == "granted"},
                         clients=task.recipe.clients,
+                        sent=one.buffers,
                     )
                     for one, theta in zip(sent, states, strict=True)
                 ),
@@ -143,29 +146,57 @@ def encoded(task: Task, records: Records, rows: Tensor | None = None, *, seed: i
 
 @dataclass(frozen=True, repr=False)
 class Sent:
-    """What leaves a client, and every nuisance behind it, by address."""
+    """What leaves a client, and every nuisance behind it, by address; ``buffers`` where it shares those."""
 
     observed: Tree
     drawn: Nuisances
+    buffers: Tree = field(default_factory=dict)
 
 
 def send(
-    task: Task, batch: Records | Encoded, params: Tree, key: tuple[int, ...], *, rate: float | None = None
+    task: Task,
+    batch: Records | Encoded,
+    params: Tree,
+    key: tuple[int, ...],
+    *,
+    rate: float | None = None,
+    measure: bool = False,
 ) -> Sent:
     """One update of one (encoded) batch through the model, training and update stage. ``key`` seeds every draw.
 
-    ``rate`` is the learning rate of this update where it is not the recipe's: that of its round.
+    ``rate`` is the learning rate of this update where it is not the recipe's: that of its round. ``measure`` adds the
+    statistics of the batch to what was drawn, which takes a pass more for every local step.
     """
     drawn = task.draw(len(batch), key)
     if rate is not None:
         drawn[LEARNING_RATE] = torch.tensor(rate)
-    update = task.update(batch, params, drawn)
+    update, statistics = (
+        task.update_and_statistics(batch, params, drawn) if measure else (task.update(batch, params, drawn), {})
+    )
     released = task.protection.chain.release(
         update, ClientContext(task, batch, params, drawn), generator=_generator(*key)
     )
     encoding = batch.drawn if isinstance(batch, Encoded) else {}
     recipe = task.drawn_by_recipe(batch.labels)
-    return Sent(released.observed, {**recipe, **encoding, **drawn, **released.drawn})
+    if statistics:
+        recipe[BATCH_STATISTICS] = statistics
+    buffers = _shared_buffers(task, statistics) if statistics and task.recipe.shares_buffers else {}
+    return Sent(released.observed, {**recipe, **encoding, **drawn, **released.drawn}, buffers)
+
+
+def _shared_buffers(task: Task, statistics: Tree) -> dict[str, Tensor]:
+    """The running statistics after the client's steps; of several clients their mean, which is what a sum lets out."""
+    steps, recipe = task.recipe.local_steps, task.recipe
+    each = [
+        batch_norm.moved(
+            task.working,
+            {},
+            {name: value[k * steps : (k + 1) * steps] for name, value in statistics.items()},
+            recipe.examples,
+        )
+        for k in range(recipe.clients)
+    ]
+    return {name: torch.stack([own[name] for own in each]).mean(0) for name in each[0]}
 
 
 def _generator(*key: int) -> torch.Generator:

@@ -163,11 +163,17 @@ def _statistics(task: Task) -> Iterator[Leak]:
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats
     ]
     if norms and task.recipe.mode == "train":
+        shared = task.recipe.shares_buffers
+        how = (
+            "their running means and variances are shared with the update, and"
+            if shared
+            else ("if their running means and variances are shared with the update, they")
+        )
         yield Leak(
             "batch-norm statistics",
-            "medium",
-            f"{len(norms)} batch norms train: if their running means and variances are shared with the update, they "
-            f"give the means and variances of this batch in every channel (first: {norms[0]!r}).",
+            "high" if shared and task.recipe.total_steps == 1 else "medium",
+            f"{len(norms)} batch norms train: {how} give the means and variances of this batch in every channel "
+            f"(first: {norms[0]!r}).",
         )
 
 

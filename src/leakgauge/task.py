@@ -12,8 +12,19 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from leakgauge import dropout
-from leakgauge.client import DROPOUT, LABELS, LEARNING_RATE, ORDER, RECIPE, Drawn, Recipe, update_of
+from leakgauge import batch_norm, dropout
+from leakgauge.client import (
+    BATCH_STATISTICS,
+    DROPOUT,
+    LABELS,
+    LEARNING_RATE,
+    ORDER,
+    RECIPE,
+    Drawn,
+    Look,
+    Recipe,
+    update_of,
+)
 from leakgauge.defenses.protection import Protection, protection
 from leakgauge.defenses.stages import Encoded
 from leakgauge.errors import LeakgaugeError, ModelError, nearest
@@ -64,6 +75,8 @@ class Task:
         recipe = {f"{RECIPE}.{n.name}": n for n in self.recipe.nuisances}
         if dropout.layers(self.working):
             recipe[DROPOUT] = Nuisance("dropout", per="example")
+        if batch_norm.layers(self.working):
+            recipe[BATCH_STATISTICS] = Nuisance("batch_statistics", per="step")
         return {**recipe, **self.protection.nuisances}
 
     @cached_property
@@ -76,6 +89,10 @@ class Task:
         """The shape of a nuisance before the update stage in one update; by layer where it has one for each."""
         if address == LEARNING_RATE:
             return {"": ()}
+        if address == BATCH_STATISTICS:
+            norms, steps = batch_norm.layers(self.working), self.recipe.total_steps
+            whats = batch_norm.MEAN, batch_norm.VARIANCE
+            return {f"{name}.{what}": (steps, norm.num_features) for name, norm in norms.items() for what in whats}
         value = self.draw(batch, (0,))[address]
         return {"": tuple(value.shape)} if isinstance(value, Tensor) else {n: tuple(v.shape) for n, v in value.items()}
 
@@ -103,8 +120,9 @@ class Task:
         masks = nuisances.get(DROPOUT, {})
         assert not isinstance(masks, Tensor)
         buffers |= {f"{name}.{dropout.MASK}": value for name, value in masks.items()}
-        order = nuisances.get(ORDER)
-        return Drawn(self._rates(nuisances), buffers, order if isinstance(order, Tensor) else None)
+        order, statistics = nuisances.get(ORDER), nuisances.get(BATCH_STATISTICS, {})
+        assert not isinstance(statistics, Tensor)
+        return Drawn(self._rates(nuisances), buffers, order if isinstance(order, Tensor) else None, statistics)
 
     def _rates(self, nuisances: Nuisances) -> Tensor | None:
         """The rate of every local step ``[…, steps]``; None where nobody perturbs or hides it."""
@@ -126,11 +144,12 @@ class Task:
         *,
         buffers: Tree | None = None,
         model: nn.Module | None = None,
+        look: Look | None = None,
     ) -> dict[str, Tensor]:
         """The one client function at this task: differentiable in everything it is given."""
         state = self.buffers if buffers is None else buffers
         called = self.working if model is None else model
-        return update_of(called, params, state, inputs, labels, self.working_recipe, self.drawn(nuisances))
+        return update_of(called, params, state, inputs, labels, self.working_recipe, self.drawn(nuisances), look)
 
     def _check_examples(self) -> None:
         """Refuse to clip examples one by one where the client's update is not put together from theirs."""
@@ -221,13 +240,34 @@ class Task:
         self, records: Records | Encoded, params: Tree | None = None, nuisances: Nuisances | None = None
     ) -> dict[str, Tensor]:
         """The update of one batch of (encoded) records, before any defense at the update stage."""
-        theta = self.params if params is None else params
+        update = self._computed(records, self.params if params is None else params, nuisances or {})
+        return {name: value.detach() for name, value in update.items()}
+
+    def _computed(
+        self, records: Records | Encoded, theta: Tree, nuisances: Nuisances, look: Look | None = None
+    ) -> dict[str, Tensor]:
         like = next(iter(theta.values()))
         inputs = self.inputs_of(records.inputs, like)
         labels = records.labels.to(inputs.device)
-        drawn = {address: trees.over(partial(_moved, like), value) for address, value in (nuisances or {}).items()}
-        update = self.client(theta, inputs, labels, drawn)
-        return {name: value.detach() for name, value in update.items()}
+        drawn = {address: trees.over(partial(_moved, like), value) for address, value in nuisances.items()}
+        return self.client(theta, inputs, labels, drawn, look=look)
+
+    def update_and_statistics(
+        self, records: Records | Encoded, params: Tree | None = None, nuisances: Nuisances | None = None
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The update, and what the batch norms of a client in train mode measured, step by step.
+
+        ``<layer>.mean`` and ``<layer>.variance``, ``[steps, C]``; nothing where no layer measures.
+        """
+        theta, steps = self.params if params is None else params, list[dict[str, Tensor]]()
+
+        def look(params: Tree, buffers: Tree, inputs: Tensor) -> None:
+            steps.append(batch_norm.measured(self.working, params, buffers, inputs))
+
+        measures = bool(batch_norm.layers(self.working))
+        update = self._computed(records, theta, nuisances or {}, look if measures else None)
+        statistics = {name: torch.stack([one[name] for one in steps]) for name in steps[0]} if steps else {}
+        return {name: value.detach() for name, value in update.items()}, statistics
 
     def drawn_by_recipe(self, labels: Tensor) -> dict[str, Value]:
         """The recipe's own nuisances of one update."""
@@ -324,12 +364,9 @@ def embeddings(model: nn.Module) -> dict[str, nn.Embedding | nn.EmbeddingBag]:
 
 def working_copy(model: nn.Module, mode: str) -> nn.Module:
     shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
-    own = dropout.masked(copy.deepcopy(model, shared).train(mode == "train"))
+    # batch norms measure, and never write the running statistics (vmap refuses it, purity forbids it)
+    own = batch_norm.measuring(dropout.masked(copy.deepcopy(model, shared).train(mode == "train")))
     for module in own.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training:
-            # batch statistics, and no in-place write of the running ones (vmap refuses it, purity forbids it)
-            module.track_running_stats = False
-            module.running_mean = module.running_var = module.num_batches_tracked = None
         if isinstance(getattr(module, "inplace", None), bool):
             module.inplace = False  # type: ignore[assignment]
     return own

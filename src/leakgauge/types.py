@@ -290,12 +290,14 @@ class Candidate:
 
     Inputs ``[N, B, …]``, labels ``[N, B]`` or ``[N, B, classes]`` (probabilities), and the nuisances it assumes, by
     address, ``[N, …]``. ``look`` runs the model once more where somebody asks for features or batch statistics.
+    ``places [N]`` says which of the observations each problem attacks.
     """
 
     inputs: Tensor
     labels: Tensor
     nuisances: Nuisances = field(default_factory=dict)
     look: Callable[[Candidate], Seen] | None = field(default=None, compare=False)
+    places: Tensor | None = field(default=None, compare=False)
 
     @cached_property
     def _seen(self) -> Seen:
@@ -317,6 +319,11 @@ class Candidate:
         """Mean and variance per channel of what each normalisation over a batch gets, ``[N, C]`` each."""
         return self._seen.statistics
 
+    @property
+    def expected(self) -> Mapping[str, tuple[Tensor, Tensor]]:
+        """What the adversary takes the statistics to be: known ones, else the running ones; ``[N, C]`` or ``[C]``."""
+        return self._seen.expected
+
     def __repr__(self) -> str:
         return f"Candidate(inputs={sized(self.inputs)}, labels={sized(self.labels)}, {', '.join(self.nuisances)})"
 
@@ -327,6 +334,7 @@ class Seen:
 
     features: Tree
     statistics: Mapping[str, tuple[Tensor, Tensor]]
+    expected: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
 
 def sized(value: Value) -> str:

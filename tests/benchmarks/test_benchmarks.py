@@ -43,6 +43,14 @@ def test_our_objective_is_the_peers(kind: str, shared: bool) -> None:
     assert max(agreement(few(kind, shared=shared))) <= 1e-4
 
 
+def test_in_train_mode_batches_with_a_batch_norm_prior_agree() -> None:
+    setting = Setting.of(Case(replace(MODELS["norm_convnet"], shape=(1, 8, 8), batch=3), "cosine", 2))
+    before = {name: value.clone() for name, value in setting.net.state_dict().items()}
+    assert max(agreement(setting)) <= 1e-4
+    for name, value in setting.net.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_peer_with_another_objective_is_noticed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right = LOSSES[kind]

@@ -413,7 +413,7 @@ def test_numbered_arrays_are_named_by_their_place(tmp_path: Path) -> None:
 
 
 def test_a_sign_is_decided_by_evidence_and_not_by_guessed_labels() -> None:
-    """Labels that were guessed for a batch may be wrong under either sign: then most of the update must be explained."""
+    """Guessed labels of a batch may be wrong under either sign: then nearly all of the update must be explained."""
     half, differs = [0.55, 0.29], [True, False]
     assert decided(half, differs, labels_known=True) == 0
     assert decided(half, differs) is None

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from leakgauge.attacks import analytic
 from leakgauge.errors import DomainError, LeakgaugeError, MissingExtraError
 from leakgauge.inspect import folder_of, inspect
+from leakgauge.integrations.defending import private_generator
+from leakgauge.integrations.exchange import WITHHELD, Exchange
 from leakgauge.integrations.flower import Capture, Defend, Gate, captured, wrap
-from leakgauge.integrations.flower.defend import private_generator
-from leakgauge.integrations.flower.messages import WITHHELD, Exchange
 from leakgauge.integrations.flower.node import HOOK, mods_of
 from leakgauge.storage.states import read_state
 from leakgauge.types import Domain, Records
@@ -224,7 +224,7 @@ def test_running_statistics_stay_at_home_unless_they_are_to_be_sent() -> None:
         "1.num_batches_tracked": np.array(4),
     }
     after = {name: value + 1 for name, value in before.items()}
-    both = Exchange(before, {n: np.asarray(v, before[n].dtype) for n, v in after.items()}, "arrays")
+    both = Exchange(before, {n: np.asarray(v, before[n].dtype) for n, v in after.items()})
     assert set(both.buffers) == {"1.running_mean", "1.num_batches_tracked"}
     home, out = Defend("clip(norm=100.0)").released(both), Defend("clip(norm=100.0)", buffers="send").released(both)
     assert home["1.num_batches_tracked"] == 4

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from leakgauge.batch_norm import moments
 from leakgauge.expr import REGISTRY, parse
 from leakgauge.priors import PriorPart
-from leakgauge.types import Candidate
+from leakgauge.types import Candidate, Seen
 
 EXAMPLES = {
     "uniform": ["uniform()"],
@@ -25,6 +26,7 @@ EXAMPLES = {
     "gaussian_prior": ["gaussian_prior()", "gaussian_prior(mean=0.5, std=0.2)"],
     "laplace_prior": ["laplace_prior()", "laplace_prior(mean=-1.0, scale=3.0)"],
     "norm": ["norm()", "norm(p=1.0)", "norm(p=3.5)"],
+    "batch_norm": ["batch_norm()", "batch_norm(first=10.0)"],
 }
 COMPOSED = [
     "0.0001*tv() + 0.1*pixel_range()",
@@ -41,7 +43,13 @@ def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tens
 
 
 def candidate(inputs: Tensor) -> Candidate:
-    return Candidate(inputs, torch.zeros(inputs.shape[:2], dtype=torch.long))
+    """Its model is one batch norm on the inputs themselves."""
+
+    def look(one: Candidate) -> Seen:
+        channels = torch.arange(one.inputs.shape[2]).to(one.inputs)
+        return Seen({}, {"0": moments(one.inputs, 1)}, {"0": (channels / 3 + 0.1, 2 + channels)})
+
+    return Candidate(inputs, torch.zeros(inputs.shape[:2], dtype=torch.long), look=look)
 
 
 def gradient(prior: PriorPart, inputs: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from leakgauge.adversary.labels import Rule
 from leakgauge.adversary.likelihoods import L2, Likelihood, Matching
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.solver import Adam, Ball, Constant, Schedule, Solver
+from leakgauge.adversary.statistics import Norms
 from leakgauge.adversary.treatments import Case, treatments
 from leakgauge.expr import Part, register
 from leakgauge.observation import Observation
@@ -71,7 +72,10 @@ class Adversary(Part):
     counts by likelihood; each restart tries the next likely hypothesis), or ``joint``: soft labels are unknowns too.
     Random numbers of the network that are not granted (PRECODE's noise, dropout masks) are taken at their mean; with
     ``hidden=w`` they are unknowns as well, under the log density of their law times w (1 for likelihoods in nats, less
-    beside matching losses). :meth:`treatments` says what is done about each nuisance.
+    beside matching losses). Batch norms of a client in train mode normalise a candidate by its own statistics
+    (``norms="measured"``), or by fixed ones: those of the private batch where they are known, else the running ones
+    (:mod:`~leakgauge.adversary.statistics`); the prior ``batch_norm()`` draws the candidate's toward them.
+    :meth:`treatments` says what is done about each nuisance.
     Of ``restarts`` starts the best log posterior wins (the truth is not seen); a flat ``start`` (grey, zeros) is the
     first of them, the others begin with noise; ``prior`` begins where the prior says.
     With a ``target`` on the solver, only observations that missed it start again. ``anneal`` weighs the likelihood over
@@ -90,12 +94,14 @@ class Adversary(Part):
     start: Start = "normal"
     anneal: Schedule = field(default_factory=Constant)
     ball: Ball | None = None
+    norms: Norms = "measured"
 
     def __post_init__(self) -> None:
         guards.count(self.restarts, "restarts", "adversary")
         if self.hidden is not None:
             guards.non_negative(self.hidden, "hidden", "adversary")
         choices = {"labels": ("inferred", "joint"), "rule": get_args(Rule), "start": get_args(Start)}
+        choices["norms"] = get_args(Norms)
         for name, allowed in choices.items():
             guards.choice(getattr(self, name), name, "adversary", allowed)
 

@@ -2,7 +2,8 @@
 
 One ordinary forward pass over all candidates, one backward pass to the layer outputs (``create_graph``), and
 each layer's gradient is known by its factors: layer inputs a and output gradients d. Fits networks whose
-parameters each sit once in Linear, Conv2d or a normalisation that keeps examples apart.
+parameters each sit once in Linear, Conv2d or a normalisation that keeps candidates apart: batch norms in train mode
+measure the batch of each candidate by itself, and what they measured serves priors as well.
 
 References:
     Goodfellow, Efficient Per-Example Gradient Computations, 2015. https://arxiv.org/abs/1510.01799
@@ -21,7 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from leakgauge import batch_norm
 from leakgauge.adversary.paths import examples_of
+from leakgauge.batch_norm import Measuring
 from leakgauge.errors import PathError
 from leakgauge.task import Task
 from leakgauge.types import Candidate, Tree
@@ -46,6 +49,7 @@ class Ghost:
     buffers: Tree
     model: nn.Module
     tape: Tape = field(repr=False)
+    measured: dict[str, tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict, repr=False, compare=False)
     name: ClassVar[str] = "ghost"
 
     @classmethod
@@ -65,7 +69,9 @@ class Ghost:
             inputs = inputs.detach().requires_grad_()
         drawn = self.task.drawn(candidate.nuisances)
         hidden = {name: value.flatten(0, 1) for name, value in drawn.buffers.items()}
+        hidden |= {name: value[:, 0] for name, value in drawn.statistics.items()}  # of the one step of a gradient
         tape = self._run(inputs.flatten(0, 1), labels.flatten(0, 1), inputs.shape[:2], hidden)
+        self._note(inputs)
         leaves: dict[str, Leaf] = {}
         for name, module, layer_input, d in tape:
             for local, leaf in _RULES[type(module)](module, layer_input, d, len(inputs)).items():
@@ -78,9 +84,27 @@ class Ghost:
             batch = batch.scaled(drawn.rates[:, 0] / self.task.recipe.learning_rate)
         return replace(batch, examples=examples_of(self, candidate, sharing))
 
+    def _note(self, inputs: Tensor) -> None:
+        """Keep what the batch norms measured, for whoever asks about these inputs next."""
+        self.measured.clear()
+        for name, layer in batch_norm.layers(self.model).items():
+            if layer.last is not None:
+                self.measured[name] = (inputs, *layer.last)
+                layer.last = None
+
+    def statistics(self, inputs: Tensor) -> dict[str, tuple[Tensor, Tensor]] | None:
+        """Mean and variance ``[N, C]`` by batch norm, if the last pass was over these very inputs; once."""
+        noted = dict(self.measured)
+        self.measured.clear()
+        if not noted or any(own is not inputs for own, *_ in noted.values()):
+            return None
+        return {name: (mean, variance) for name, (_, mean, variance) in noted.items()}
+
     def _run(self, inputs: Tensor, labels: Tensor, shape: torch.Size, hidden: Tree) -> Tape:
         """Every trained layer with what it kept of its input and the gradient at its output."""
         self.tape.clear()
+        for norm in batch_norm.layers(self.model).values():
+            norm.problems = shape[0]
         outputs = functional_call(self.model, ({**self.params}, {**self.buffers, **hidden}), (inputs,))
         losses = self.task.working_recipe.loss(outputs, labels)
         if losses.shape != inputs.shape[:1]:
@@ -103,7 +127,11 @@ def _recorded(tape: Tape, name: str, module: nn.Module) -> Callable[[Tensor], Te
     plain = module.forward
 
     def forward(a: Tensor) -> Tensor:
-        output, layer_input = convolution(module, a) if isinstance(module, nn.Conv2d) else (plain(a), a)
+        if isinstance(module, Measuring):
+            layer_input = module.normalised(a)
+            output = module.scaled(layer_input)
+        else:
+            output, layer_input = convolution(module, a) if isinstance(module, nn.Conv2d) else (plain(a), a)
         tape.append((name, module, layer_input, output))
         return output
 
@@ -122,6 +150,11 @@ def unsupported(task: Task) -> str | None:
         return "weight changes after local training have no layer factors"
     if task.recipe.clients > 1:
         return "the mean over several clients is not that of one batch"
+    for name, module in task.working.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and _uses_batch(module):
+            if isinstance(module, Measuring):  # it reduces within a problem
+                continue
+            return f"layer {name!r} normalises over the batch, which couples its examples"
     owners: dict[int, str] = {}
     for name, module in _trained(task.working):
         if _RULES.get(type(module)) is None:
@@ -135,9 +168,6 @@ def unsupported(task: Task) -> str | None:
             if id(parameter) in owners:
                 return f"layers {owners[id(parameter)]!r} and {name!r} share a parameter"
             owners[id(parameter)] = name
-    for name, module in task.working.named_modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and _uses_batch(module):
-            return f"layer {name!r} normalises over the batch, which couples its examples"
     return None
 
 
@@ -204,6 +234,10 @@ def _batch_norm(module: nn.BatchNorm2d, a: Tensor, d: Tensor, n: int) -> dict[st
     return _affine(normalised, d, n, module.bias is not None, module.weight.shape, channels_last=False)
 
 
+def _measuring(module: Measuring, normalised: Tensor, d: Tensor, n: int) -> dict[str, Leaf]:
+    return _affine(normalised, d, n, module.bias is not None, module.weight.shape, channels_last=False)
+
+
 def _group_norm(module: nn.GroupNorm, a: Tensor, d: Tensor, n: int) -> dict[str, Leaf]:
     normalised = nn.functional.group_norm(a, module.num_groups, eps=module.eps)
     return _affine(normalised, d, n, module.bias is not None, module.weight.shape, channels_last=False)
@@ -219,6 +253,7 @@ _RULES: dict[type[nn.Module], Callable[..., dict[str, Leaf]]] = {
     nn.Conv2d: _conv2d,
     nn.BatchNorm1d: _batch_norm,
     nn.BatchNorm2d: _batch_norm,
+    Measuring: _measuring,
     nn.GroupNorm: _group_norm,
     nn.LayerNorm: _layer_norm,
 }

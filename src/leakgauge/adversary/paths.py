@@ -20,6 +20,7 @@ from torch.func import vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from leakgauge.batch_norm import Measuring
 from leakgauge.errors import ModelError, PathError, nearest
 from leakgauge.task import Task
 from leakgauge.types import Candidate, Tree
@@ -127,6 +128,8 @@ def _affine_apart(model: nn.Module) -> nn.Module:
 
 
 def _measures_and_scales(module: nn.Module) -> bool:
+    if isinstance(module, Measuring):
+        return False  # it does so by itself
     if isinstance(module, _BatchNorm | _InstanceNorm):
         return module.weight is not None and (module.training or module.running_mean is None)
     return isinstance(module, nn.LayerNorm) and module.weight is not None

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from leakgauge.adversary.adversary import MEMORY, Adversary, Reconstruction
-from leakgauge.adversary.features import seen_of
+from leakgauge.adversary.features import noted_by, seen_of
+from leakgauge.adversary.ghost import Ghost
 from leakgauge.adversary.labels.reader import labels_by_restart
 from leakgauge.adversary.memory import bytes_per_observation, bytes_per_problem
 from leakgauge.adversary.paths import Path, PathName, choose
@@ -20,14 +21,15 @@ from leakgauge.adversary.rounds import Group, Shown, groups
 from leakgauge.adversary.solver import Problem, Solution
 from leakgauge.adversary.solver.problem import Composite, Value, draw, spread, sweep
 from leakgauge.adversary.starts import SMALL_RATE, lengths
+from leakgauge.adversary.statistics import believed, refuse_without_norms
 from leakgauge.adversary.treatments import Case, settled
 from leakgauge.adversary.unknowns import INPUTS, SOFT_LABELS, Block, Unknowns
-from leakgauge.client import LABELS, LEARNING_RATE
-from leakgauge.errors import DomainError
+from leakgauge.client import BATCH_STATISTICS, LABELS, LEARNING_RATE
+from leakgauge.errors import DomainError, ModelError
 from leakgauge.observation import Observation, check
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task
-from leakgauge.types import Candidate, Progress, Tree
+from leakgauge.types import Candidate, Progress, Seen, Tree
 from leakgauge.updates import Batch, Examples, Sharing
 
 
@@ -163,7 +165,12 @@ class _Run:
         self.task, self.like = self.group.task, self.group.like
         case = Case(self.adversary, self.task, self.group.knows)
         self.likelihood, listed = settled(case)
-        elsewhere = {LABELS, *(case.scales if case.hidden_scale else ())}  # a fitted scale is the likelihood's own
+        refuse_without_norms(self.task, self.adversary.norms)
+        elsewhere = {
+            LABELS,
+            BATCH_STATISTICS,
+            *(case.scales if case.hidden_scale else ()),
+        }  # a fitted scale is the likelihood's own
         self.searched = [one.address for one in listed if one.how == "optimised" and one.address not in elsewhere]
         self.labels = self._labels()
 
@@ -228,14 +235,16 @@ class _Run:
         setting_of = torch.tensor([key.setting for key in keys])
         seeds = tuple(seed_of(self.seed, self.group.places[key.observation], key.restart) for key in keys)
         rounds = [self.group.shown(rows, r) for r in range(len(self.group.states))]
+        statistics = [self._statistics(rows, r) for r in range(len(rounds))]
+        places = torch.tensor([self.group.places[key.observation] for key in keys], device=self.like.device)
         labels = self._labels_of(keys)
         unknowns = self._unknowns(seeds, keys)
         same = self.group.first_alike
         paths: list[Path] = []
         for r, visible in enumerate(rounds):
-            paths.append(paths[same[r]] if same[r] < r else self._choose(r, visible, unknowns, labels))
+            paths.append(paths[same[r]] if same[r] < r else self._choose(r, visible, unknowns, labels, statistics[r]))
         self.used = paths[0].name
-        unknowns = self._with_fitted_rates(unknowns, paths, rounds, row_of, labels)
+        unknowns = self._with_fitted_rates(unknowns, paths, rounds, row_of, labels, statistics)
         prior = spread(self.adversary.prior, setting_of)
 
         def sharing_of(which: Tensor) -> Sharing:
@@ -248,11 +257,8 @@ class _Run:
             """Of every round; rounds at the same state share theirs, where nothing else differs."""
             sharing, once, listed = sharing_of(which), dict[int, Batch](), list[Batch]()
             for r, (path, visible) in enumerate(zip(paths, rounds, strict=True)):
-                nuisances = {
-                    **self._placeholders(len(which)),
-                    **_of_round(values, r),
-                    **visible.granted_to(row_of[which]),
-                }
+                granted = self._granted(visible, row_of[which], statistics[r])
+                nuisances = {**self._placeholders(len(which)), **_of_round(values, r), **granted}
                 if nuisances or same[r] not in once:
                     once[same[r]] = path.updates(replace(candidate, nuisances=nuisances), sharing)
                 listed.append(once[same[r]])
@@ -267,12 +273,14 @@ class _Run:
 
         def decoded(raw: Tree, which: Tensor) -> tuple[Tree, Candidate]:
             values = unknowns.decode(raw)
-            return values, self._candidate(values, None if labels is None else labels[which])
+            here = statistics[0] and {name: value[row_of[which]] for name, value in statistics[0].items()}
+            own = None if labels is None else labels[which]
+            return values, self._candidate(values, own, here, places[which], paths[0])
 
         def evaluate(raw: Tree, which: Tensor) -> Value:
             values, candidate = decoded(raw, which)
-            prior_term = log_prior(values, candidate, which)
-            return Value(judged(updates(values, candidate, which)), prior_term)
+            likelihood = judged(updates(values, candidate, which))  # first: its pass may note what a prior asks for
+            return Value(likelihood, log_prior(values, candidate, which))
 
         def predict(raw: Tree, which: Tensor) -> list[Tensor]:
             return [value for one in updates(*decoded(raw, which), which) for value in one.dense().values()]
@@ -308,9 +316,44 @@ class _Run:
 
         return None if self.group.batch == 1 else Examples(refuse, self.group.batch, 1.0)
 
-    def _candidate(self, values: Tree, labels: Tensor | None) -> Candidate:
-        look = partial(seen_of, self.task, self.group.states[0], self.group.buffers[0])
-        return Candidate(values[INPUTS], values[SOFT_LABELS] if labels is None else labels, look=look)
+    def _candidate(
+        self,
+        values: Tree,
+        labels: Tensor | None,
+        statistics: Tree | None = None,
+        places: Tensor | None = None,
+        path: Path | None = None,
+    ) -> Candidate:
+        """``path`` may have noted the statistics of these inputs in its last pass."""
+        state, fixed = (self.group.states[0], self.group.buffers[0]), self.adversary.norms == "fixed"
+
+        def look(candidate: Candidate) -> Seen:
+            whole = partial(seen_of, self.task, *state, candidate, believed=statistics, fixed=fixed)
+            noted = path.statistics(candidate.inputs) if isinstance(path, Ghost) else None
+            if noted is None or statistics is None:
+                return whole()
+            return noted_by(noted, statistics, lambda: whole().features)
+
+        return Candidate(values[INPUTS], values[SOFT_LABELS] if labels is None else labels, look=look, places=places)
+
+    def _statistics(self, rows: Sequence[int], r: int) -> dict[str, Tensor] | None:
+        """What the batch statistics of round r of these observations are taken to be, ``[M, steps, C]``."""
+        statistics = believed(self.task, [self.group.observations[i].rounds[r] for i in rows], self.like)
+        if statistics is None and self.adversary.norms == "fixed":
+            raise ModelError(
+                "its batch norms keep no running statistics, and those of the batch are not known",
+                where='adversary(norms="fixed")',
+                remedy='grant "batch_statistics", or leave norms out',
+            )
+        return statistics
+
+    def _granted(self, visible: Shown, rows: Tensor, statistics: Tree | None) -> dict[str, Any]:
+        """What is granted of the stages before the update, one row per candidate; statistics only where they are fixed:
+        else the candidate's own are measured, and known ones are a target of the prior."""
+        granted = {address: v for address, v in visible.granted_to(rows).items() if address != BATCH_STATISTICS}
+        if statistics is None or self.adversary.norms == "measured":
+            return granted
+        return {**granted, BATCH_STATISTICS: {name: value[rows] for name, value in statistics.items()}}
 
     def _placeholders(self, count: int) -> dict[str, Tensor]:
         """A hidden rate that the likelihood does not see still needs a number; which one does not matter."""
@@ -369,7 +412,13 @@ class _Run:
         return inputs
 
     def _with_fitted_rates(
-        self, unknowns: Unknowns, paths: Sequence[Path], rounds: Sequence[Shown], row_of: Tensor, labels: Tensor | None
+        self,
+        unknowns: Unknowns,
+        paths: Sequence[Path],
+        rounds: Sequence[Shown],
+        row_of: Tensor,
+        labels: Tensor | None,
+        statistics: Sequence[Tree | None],
     ) -> Unknowns:
         """A hidden rate begins where the update of the start is as long as the one that was observed."""
         if LEARNING_RATE not in self.searched:
@@ -377,7 +426,7 @@ class _Run:
         blocks, values = dict(unknowns.blocks), unknowns.decode(unknowns.start)
         sharing = Sharing(tuple(torch.bincount(row_of).tolist()))
         for r, (path, visible) in enumerate(zip(paths, rounds, strict=True)):
-            nuisances = {**_of_round(values, r), **visible.granted_to(row_of)}
+            nuisances = {**_of_round(values, r), **self._granted(visible, row_of, statistics[r])}
             small = {**nuisances, LEARNING_RATE: torch.full_like(row_of, SMALL_RATE, dtype=self.like.dtype)}
             candidate = replace(self._candidate(values, labels), nuisances=small)
             with torch.no_grad():
@@ -388,11 +437,17 @@ class _Run:
             blocks[key] = replace(blocks[key], start=start.to(self.like))
         return Unknowns(blocks)
 
-    def _choose(self, r: int, visible: Shown, unknowns: Unknowns, labels: Tensor | None) -> Path:
+    def _choose(
+        self, r: int, visible: Shown, unknowns: Unknowns, labels: Tensor | None, statistics: Tree | None
+    ) -> Path:
         """The fastest path that equals the plain gradient at the first problem's start."""
         first = visible.first()
         values = {name: value[:1] for name, value in unknowns.decode(unknowns.start).items()}
-        nuisances = {**self._placeholders(1), **_of_round(values, r), **first.granted}
+        nuisances = {
+            **self._placeholders(1),
+            **_of_round(values, r),
+            **self._granted(first, torch.zeros(1, dtype=torch.long), statistics),
+        }
         probe = replace(self._candidate(values, None if labels is None else labels[:1]), nuisances=nuisances)
 
         def objective(update: Batch, _: Candidate) -> Tensor:

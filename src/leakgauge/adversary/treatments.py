@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from leakgauge.client import DROPOUT, LABELS, LEARNING_RATE, ORDER
+from leakgauge.adversary.statistics import are_leaked, have_running
+from leakgauge.client import BATCH_STATISTICS, DROPOUT, LABELS, LEARNING_RATE, ORDER
 from leakgauge.laws import Uniform
+from leakgauge.priors import BatchNorm, Scaled, Sum
 from leakgauge.task import Task
 from leakgauge.types import How, Knowledge, Nuisance, Treatment
 
@@ -91,7 +93,40 @@ def settled(case: Case) -> tuple[Likelihood, tuple[Treatment, ...]]:
 @rule
 def told(case: Case, address: str, nuisance: Nuisance) -> Treatment | None:
     """What is granted needs no treatment."""
-    return Treatment(address, "granted", "granted") if case.knows[address] == "granted" else None
+    if case.knows[address] != "granted":
+        return None
+    return Treatment(address, "granted", f"granted; {_used(case)}" if address == BATCH_STATISTICS else "granted")
+
+
+@rule
+def batch_statistics(case: Case, address: str, nuisance: Nuisance) -> Treatment | None:
+    """Those that shared buffers give away, or the running ones: a target of the candidate's own, or in their place."""
+    if address != BATCH_STATISTICS:
+        return None
+    if are_leaked(case.task):
+        words = f"hidden, but shared running statistics give them away; {_used(case)}"
+        return Treatment(address, "read off", words)
+    if case.adversary.norms == "fixed":
+        return Treatment(address, "assumed", "hidden; the running statistics are used in their place (proxy)")
+    toward = compares_statistics(case.adversary.prior) and have_running(case.task)
+    drawn = ", drawn toward the running ones" if toward else ""
+    return Treatment(address, "optimised", f"hidden; measured on the candidate{drawn} (infer)")
+
+
+def _used(case: Case) -> str:
+    """What is done with the statistics of the private batch, where they are known."""
+    if case.adversary.norms == "fixed":
+        return "used in place of the candidate's own (exact, eval mode)"
+    if compares_statistics(case.adversary.prior):
+        return "the target of the candidate's own (exact, train mode)"
+    return "not used: the candidate's own are measured"
+
+
+def compares_statistics(prior: object) -> bool:
+    """Whether a prior looks at the statistics of batch norms."""
+    if isinstance(prior, Sum):
+        return any(map(compares_statistics, prior.terms))
+    return compares_statistics(prior.prior) if isinstance(prior, Scaled) else isinstance(prior, BatchNorm)
 
 
 @rule
@@ -174,4 +209,4 @@ def with_treatment(listed: tuple[Treatment, ...], *changed: Treatment) -> tuple[
     )
 
 
-__all__ = ["RULES", "Case", "rule", "settled", "treatments", "with_treatment"]
+__all__ = ["RULES", "Case", "compares_statistics", "rule", "settled", "treatments", "with_treatment"]

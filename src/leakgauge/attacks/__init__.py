@@ -8,12 +8,14 @@ from leakgauge.attacks.dlg import dlg, idlg
 from leakgauge.attacks.drop_layer import DropLayer
 from leakgauge.attacks.exact_recovery import ExactRecovery
 from leakgauge.attacks.exposure import Exposure, Watch, exposure
+from leakgauge.attacks.grad_inversion import GradInversion
 from leakgauge.attacks.inverting import inverting_gradients
 from leakgauge.attacks.recovering import Recovery, recover
 from leakgauge.attacks.staged import BestOf, Staged
 from leakgauge.attacks.standard import Standard
 
 adaptive, analytic, drop_layer, exact_recovery = Adaptive, Analytic, DropLayer, ExactRecovery
+grad_inversion = GradInversion
 best_of, staged, standard = BestOf, Staged, Standard
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "DropLayer",
     "ExactRecovery",
     "Exposure",
+    "GradInversion",
     "Hint",
     "Recovery",
     "Staged",
@@ -36,6 +39,7 @@ __all__ = [
     "drop_layer",
     "exact_recovery",
     "exposure",
+    "grad_inversion",
     "hints",
     "idlg",
     "inverting_gradients",

@@ -41,10 +41,11 @@ from leakgauge.attacks.analytic import Analytic, inverts
 from leakgauge.attacks.believed import believed, with_received_norm, without_small_noise
 from leakgauge.attacks.differences import without_repeats
 from leakgauge.attacks.exact_recovery import assembled
+from leakgauge.attacks.norms import knows_statistics, with_statistics
 from leakgauge.attacks.precode import NOISE, Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
 from leakgauge.attacks.recovering import NOT_APPLICABLE, first_layer, obstacle, recover
 from leakgauge.attacks.surrogate import PLACES, is_worth, surrogate, treated
-from leakgauge.client import LABELS
+from leakgauge.client import BATCH_STATISTICS, LABELS
 from leakgauge.defenses import Protection, UpdatePart
 from leakgauge.defenses import protection as read
 from leakgauge.defenses.update.chain import is_noise
@@ -101,6 +102,8 @@ class Adaptive(Part):
     - PRECODE: a first linear layer is inverted; else the latent noise is recovered, where one example with biases and
       no noise allow it, else it is optimised beside the inputs; with ``latent="before"`` only what lies before the
       bottleneck is matched. Dropout masks are optimised beside the inputs.
+    - Batch norm in train mode: a candidate is normalised by its own statistics, which the prior ``batch_norm()`` draws
+      toward those of the private batch where they are granted or shared buffers give them away, else the running ones.
     - MixUp, InstaHide: the encodings of every round are inverted, then decoded: MixUp's coefficients are fitted where
       they are hidden, and over several rounds its indices are found; InstaHide needs the indices, and takes
       hidden coefficients from soft labels.
@@ -118,7 +121,7 @@ class Adaptive(Part):
     CNN, noise of std 0.001 to 0.1).
     """
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     models_defense: ClassVar[Literal["any"]] = "any"
 
     steps: int = 1000
@@ -147,7 +150,7 @@ class Adaptive(Part):
         if simulation.stand_ins:
             threat = (threat or Threat()).about(simulation.task.nuisances)
         task = simulation.task
-        adversary = self.adversary(task.protection, images=_smooth(task), dropout=_drops(task))
+        adversary = self._adversary(task, known=knows.get(BATCH_STATISTICS) == "granted")
         exact = _is_exact(task, task.recipe.batch)
         listed = adversary.treatments(task, threat)
         changed = [*self._of_model(task, exact), *_of_scales(task)]
@@ -186,6 +189,11 @@ class Adaptive(Part):
         if self.latent == "before":
             return (Treatment(NOISE, "cancelled", "hidden; only layers before the bottleneck are matched"),)
         return ()
+
+    def _adversary(self, task: Task, *, known: bool) -> Adversary:
+        """The adversary of a task's protection, recipe and network; ``known``: batch statistics are granted."""
+        adversary = self.adversary(task.protection, images=_smooth(task), dropout=_drops(task))
+        return with_statistics(adversary, task, known=known)
 
     def adversary(self, protection: str | Protection, *, images: bool = True, dropout: bool = False) -> Adversary:
         """The adversary of one protection, as it begins."""
@@ -242,7 +250,7 @@ class Adaptive(Part):
             what = f"adaptive() assumes {quiet!r}: noise is small beside the steps after it"
             warnings.warn(what, AssumptionWarning, stacklevel=4)
             task = replace(task, protection=replace(task.protection, update=quiet))
-        adversary = self.adversary(task.protection, images=_smooth(task), dropout=_drops(task))
+        adversary = self._adversary(task, known=knows_statistics(observations))
         exact = all(one.rounds and _is_exact(task, one.batch) for one in observations)
         ratio = all(one.rounds and _ratio_is_exact(task, one.batch) for one in observations)
         if ratio and inverts(task):
@@ -304,7 +312,7 @@ class Adaptive(Part):
         tried = []
         for place in PLACES:
             single, turned = surrogate(task, observations, place)
-            plain = self.adversary(single.protection, images=_smooth(task), dropout=_drops(single))
+            plain = self._adversary(single, known=knows_statistics(turned))
             tried.append(plain(single, turned, **how))
         posteriors = torch.stack([one.log_posterior for one in tried])
         best = posteriors.nan_to_num(nan=-torch.inf).argmax(0).tolist()
@@ -360,13 +368,14 @@ class Adaptive(Part):
             if not simulation.unmodelled:
                 what = f"{_sentences(simulation)[0]}, since {reason}"
                 warnings.warn(f"adaptive(): {what}", AssumptionWarning, stacklevel=4)
-                own = self.adversary(simulation.task.protection, images=_smooth(task), dropout=_drops(task))
+                own = self._adversary(simulation.task, known=knows_statistics(observations))
                 own = replace(own, rule=adversary.rule, hidden=adversary.hidden)
                 return own(simulation.task, self._labelled(simulation, observations), **how)
             part, why = simulation.unmodelled[0]
             category, reason = NotModelledWarning, NoDensityError(f"{part!r} is not modelled: {why}")
         warnings.warn(f"adaptive() falls back to a cosine: {reason}", category, stacklevel=4)
         plain = replace(self.adversary(Protection(), images=_smooth(task)), likelihood=cosine(drop=drop))
+        plain = with_statistics(plain, task, known=knows_statistics(observations))
         plain = plain if adversary.hidden is None else with_latent_noise(plain)
         return plain(task, observations, **how)
 

@@ -21,7 +21,7 @@ from leakgauge.attacks.portfolio import Portfolio
 from leakgauge.attacks.recovering import obstacle
 from leakgauge.attacks.staged import BestOf
 from leakgauge.attacks.structure import exact_attack
-from leakgauge.client import DROPOUT
+from leakgauge.client import BATCH_STATISTICS, DROPOUT
 from leakgauge.defenses.update.chain import is_noise
 from leakgauge.errors import NoDensityError
 from leakgauge.expr import Part, register
@@ -32,14 +32,16 @@ from leakgauge.types import Progress, Threat, Treatment
 Work = Literal["quick", "standard", "thorough"]
 FEWEST = 4
 """Reference updates below which nothing is chosen: the best of many settings on fewer is mostly luck."""
-WEIGHTS = (1e-4, 1e-3, 1e-2)
-"""Total variation tried by whole adaptive attacks, and 1,000 to 10,000 times that beside a density."""
+WEIGHTS = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
+"""Total variation tried by whole adaptive attacks (3,000 times that beside a density); batches want the stronger."""
+USUAL = 1e-3
+"""The weight of a whole attack where nothing can be chosen."""
 
 
 @register("attack", "standard")
 @dataclass(frozen=True, repr=False)
 class Standard(Part):
-    """A parameter-free, versioned attack: quote it as ``standard()`` version 1.
+    """A parameter-free, versioned attack: quote it as ``standard()`` version 2.
 
     1. What structure gives exactly is read off (:mod:`~leakgauge.attacks.structure`).
     2. Else :meth:`choose` tries more than sixty settings on reference records: starts, prior weights, the likelihoods
@@ -51,11 +53,11 @@ class Standard(Part):
 
     Called without a choice, as on captured updates, or with fewer than four reference updates, a fixed portfolio
     attacks and the posterior decides. Where ``adaptive()`` does more than to optimise (an input or model stage,
-    dropout, a batch that can be taken apart, a part that is simulated), whole attacks of it are chosen among. ``work``
-    sets the evaluations, never seconds; ``labels`` is set by the threat.
+    dropout, batch norm in train mode, a batch that can be taken apart, a part that is simulated), whole attacks of it
+    are chosen among. ``work`` sets the evaluations, never seconds; ``labels`` is set by the threat.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     models_defense: ClassVar[Literal["any"]] = "any"
 
     work: Work = "standard"
@@ -107,7 +109,7 @@ class Standard(Part):
             return exact
         portfolio = self._portfolio(task, observations, scale_known=False)
         if portfolio is None:
-            return self._adaptive()[len(WEIGHTS) // 2]
+            return self._adaptive()[WEIGHTS.index(USUAL)]
         return BestOf(tuple(portfolio.fixed(self.effort.unit)), portfolio.judge)
 
     def __call__(
@@ -170,6 +172,7 @@ def _whole(task: Task, observations: Sequence[Observation]) -> bool:
         protection.input
         or protection.model
         or DROPOUT in task.nuisances
+        or BATCH_STATISTICS in task.nuisances
         or obstacle(task) is None
         or any(is_silent(part) and not hint_of(part).scales for part in parts)
         or (len(rounds) > len(observations) and any(map(is_noise, parts)))

@@ -16,11 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from leakgauge.client import LABELS
+from torch import Tensor
+
+from leakgauge import batch_norm
+from leakgauge.client import BATCH_STATISTICS, LABELS
 from leakgauge.defenses import Protection
 from leakgauge.observation import Observation, Round
 from leakgauge.task import Task
-from leakgauge.types import Treatment
+from leakgauge.types import Treatment, Tree
 
 PLACES = (0.5, 0.25, 0.0)
 """Where on the way the gradient is taken: shares of the whole change."""
@@ -46,6 +49,7 @@ def surrogate(task: Task, observations: Sequence[Observation], place: float = 0.
         weight_decay=0.0,
         shuffle=False,
         clients=1,
+        shares_buffers=False,
     )
     protection = Protection(input=task.protection.input, model=task.protection.model)
     return replace(task, recipe=recipe, protection=protection), [_turned(one, place) for one in observations]
@@ -58,13 +62,25 @@ def _turned(one: Observation, place: float) -> Observation:
 def _gradient(one: Round, place: float) -> Round:
     observed = {name: -value for name, value in one.observed.items()}
     middle = {name: p + place * one.observed[name].to(p) for name, p in one.params.items()}
-    labels = {address: value for address, value in one.granted.items() if address == LABELS}
-    return replace(one, observed=observed, params=middle, granted=labels, clients=1)
+    granted = {address: value for address, value in one.granted.items() if address == LABELS}
+    statistics = one.granted.get(BATCH_STATISTICS)
+    if statistics is not None and not isinstance(statistics, Tensor):
+        granted[BATCH_STATISTICS] = _of_all_steps(statistics)
+    return replace(one, observed=observed, params=middle, granted=granted, clients=1, sent={})
+
+
+def _of_all_steps(statistics: Tree) -> dict[str, Tensor]:
+    """The statistics of the examples of all steps together, as those of the one gradient."""
+    joined = batch_norm.pooled(statistics, 0)
+    means = {f"{name}.{batch_norm.MEAN}": mean.unsqueeze(0) for name, (mean, _) in joined.items()}
+    return means | {f"{name}.{batch_norm.VARIANCE}": v.unsqueeze(0) for name, (_, v) in joined.items()}
 
 
 def treated(task: Task, listed: Sequence[Treatment]) -> list[Treatment]:
     """What the surrogate does about the nuisances of local steps."""
-    steps = {a for a, n in task.nuisances.items() if n.per in ("step", "update") and a != LABELS}
+    steps = {
+        a for a, n in task.nuisances.items() if n.per in ("step", "update") and a not in (LABELS, BATCH_STATISTICS)
+    }
     sentence = "hidden; cancelled, since the whole way is taken for one gradient on it"
     return [Treatment(one.address, "cancelled", sentence) for one in listed if one.address in steps]
 

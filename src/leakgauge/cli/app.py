@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from leakgauge.cli import (
     audit,
     bound,
+    claims,
     compare,
     data,
     doctor,
@@ -22,7 +23,9 @@ from leakgauge.cli import (
     price,
     report,
     signing,
+    standings,
     train,
+    tune,
 )
 from leakgauge.cli.terminal import echo
 from leakgauge.errors import ExitCode, LeakgaugeError
@@ -92,6 +95,8 @@ def program(
       leakgauge init                    write a commented starter spec
       leakgauge check leakgauge.toml    list its problems, or show the plan
       leakgauge audit leakgauge.toml    attack your own set-up; writes an HTML report
+      leakgauge tune leakgauge.toml …   search for the settings of an attack
+      leakgauge standings --quick       every attack and defense on fixed clients; add your own
       leakgauge train                   train a model with federated clients
       leakgauge list                    every part: defenses, attacks, priors, models
       leakgauge list model              parts of one kind
@@ -110,9 +115,12 @@ app.command("doctor")(doctor.doctor)
 app.command("preflight")(preflight.preflight)
 app.command("inspect")(inspect.inspect)
 app.command("report")(report.report)
+app.command("claims")(claims.claims)
 app.command("compare")(compare.compare)
 app.command("price")(price.price)
 app.command("train")(train.train)
+app.command("tune")(tune.tune)
+app.command("standings")(standings.standings)
 app.command("verify")(signing.verify)
 app.command("list")(listing.show)
 app.add_typer(signing.app, name="key")

@@ -15,7 +15,7 @@ from leakgauge import expr
 from leakgauge.cli.tables import table
 from leakgauge.errors import ExpressionError, nearest
 
-ROOMS = ("defenses", "priors", "metrics", "adversary", "attacks", "models", "fl")
+ROOMS = ("defenses", "priors", "metrics", "adversary", "attacks", "models", "fl", "claims")
 STRANGERS = "entry point"
 
 

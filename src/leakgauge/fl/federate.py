@@ -100,10 +100,10 @@ def federate(
     model, is left out of its round and noted; a round without any answer ends the training with the rounds
     before it (:class:`FederationError`). The user's model is left alone.
     """
-    _check(task, clients, how)
+    check(task, clients, how)
     if totals is None:
         totals = Totals.secure(clients) if task.protection.training else Totals.in_clear(clients)
-    run = _Run(task, clients, how, totals, engine or InProcess(), seed)
+    run = Run(task, clients, how, totals, engine or InProcess(), seed)
     own = copy.deepcopy(task.trained()).state_dict()
     state, logs = {**own, **{name: p.clone() for name, p in task.params.items()}}, list[RoundLog]()
     if test is not None:
@@ -123,7 +123,8 @@ def federate(
     return History(tuple(logs), state)
 
 
-def _check(task: Task, clients: Sequence[Records], how: Federation) -> None:
+def check(task: Task, clients: Sequence[Records], how: Federation) -> None:
+    """Refuse what cannot be trained, before anything runs."""
     if not clients:
         raise DomainError("there are no clients", where="federate", remedy="give the records of at least one")
     for k, own in enumerate(clients):
@@ -150,8 +151,8 @@ def _check(task: Task, clients: Sequence[Records], how: Federation) -> None:
 
 
 @dataclass
-class _Run:
-    """One training: what does not change between rounds."""
+class Run:
+    """One training: what does not change between rounds, and the work of each client in each of them."""
 
     task: Task
     clients: Sequence[Records]
@@ -189,10 +190,7 @@ class _Run:
     def round(self, number: int, params: Tree) -> tuple[dict[str, Tensor], RoundLog]:
         """The mean change of a round, in float64, and its log."""
         chosen, rate = self.how.sample(len(self.clients), number, self.seed), self.how.rate(number)
-        jobs = [
-            Job(k, self.tasks[k], self.clients[k], params, (self.seed, number, k), rate * self._own_rate(k))
-            for k in chosen
-        ]
+        jobs = [self.job(k, number, params) for k in chosen]
         replies, lost = self._answers(jobs, params)
         if not replies:
             raise FederationError(
@@ -204,6 +202,11 @@ class _Run:
         weights = {k: self._weight(k) for k in replies}
         change = mean(replies, weights) if self.sums is None else secure_mean(self.sums, replies, weights, number)
         return change, RoundLog(number + 1, rate, tuple(replies), tuple(lost))
+
+    def job(self, k: int, number: int, params: Tree) -> Job:
+        """What client k does in round 0, 1, …"""
+        rate = self.how.rate(number) * self._own_rate(k)
+        return Job(k, self.tasks[k], self.clients[k], params, (self.seed, number, k), rate)
 
     def _answers(self, jobs: Sequence[Job], params: Tree) -> tuple[dict[int, Tree], list[Lost]]:
         replies, lost = dict[int, Tree](), list[Lost]()
@@ -223,6 +226,10 @@ class _Run:
     def _own_rate(self, k: int) -> float:
         """What scheme I multiplies a client's rate by."""
         return self.totals.share(self.clients[k]) if self.how.scheme == "I" else 1.0
+
+    def examples(self, k: int) -> int:
+        """The count by which a server that weighs by examples weighs client k as its scheme does."""
+        return 1 if self.how.scheme == "I" else len(self.clients[k])
 
     def _weight(self, k: int) -> float:
         return 1.0 if self.how.scheme == "I" else self.totals.share(self.clients[k])

@@ -9,7 +9,7 @@ are attacked, and the likelihood decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -121,16 +121,28 @@ def folder_of(folder: Path, model: nn.Module, before: State | None = None) -> li
     without a client are what its clients began with, those of the client's own folder first (several runs have a folder
     each); ``before`` serves rounds that have none. Arrays "0", "1", … are named by their place in the model's state.
     """
+    captures = [
+        captured(start, state, model, name=str(state.path.relative_to(folder)))
+        for start, state in exchanges(folder, before, model)
+    ]
+    if not captures:
+        raise FileError("holds no client's update", where=str(folder), remedy="name them r<round>-client<number>")
+    return captures
+
+
+def exchanges(
+    folder: Path, before: State | None = None, model: nn.Module | None = None
+) -> Iterator[tuple[State, State]]:
+    """Every client's file in a folder, with the weights that its round began with; see :func:`folder_of`."""
     paths = sorted(p for p in folder.rglob("*") if p.suffix in ENDINGS and p.is_file())
     if not paths:
         raise FileError(
             "holds no weights or updates", where=str(folder), remedy=f"give a folder of {', '.join(ENDINGS)}"
         )
-    states = [named(read_state(path), model) for path in paths]
+    states = [read_state(path) if model is None else named(read_state(path), model) for path in paths]
     begun = [s for s in states if _client(s) is None and s.kind in (None, "state")]
     starts = {_round(s): s for s in begun}
     own = {(s.path.parent, _round(s)): s for s in begun}
-    captures = []
     for state in states:
         if _client(state) is None and state.kind in (None, "state"):
             continue
@@ -141,10 +153,7 @@ def folder_of(folder: Path, model: nn.Module, before: State | None = None) -> li
                 where=str(state.path),
                 remedy="put them into the folder as r<round>.safetensors, or give --before",
             )
-        captures.append(captured(start, state, model, name=str(state.path.relative_to(folder))))
-    if not captures:
-        raise FileError("holds no client's update", where=str(folder), remedy="name them r<round>-client<number>")
-    return captures
+        yield start, state
 
 
 def _round(state: State) -> str | None:

@@ -1,1 +1,1 @@
-"""Where leakgauge meets other tools; one file each."""
+"""Where leakgauge meets other tools; what several of them share stands beside them."""

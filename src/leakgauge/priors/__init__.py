@@ -5,6 +5,7 @@ Priors add and scale: ``1e-4*tv() + 0.1*pixel_range()``.
 """
 
 from leakgauge.priors.base import PriorPart, Scaled, Sum
+from leakgauge.priors.batch_norm import BatchNorm
 from leakgauge.priors.densities import GaussianPrior, LaplacePrior, Uniform
 from leakgauge.priors.finite import Finite
 from leakgauge.priors.pixels import Norm, PixelRange
@@ -17,8 +18,10 @@ pixel_range = PixelRange
 gaussian_prior = GaussianPrior
 laplace_prior = LaplacePrior
 norm = Norm
+batch_norm = BatchNorm
 
 __all__ = [
+    "BatchNorm",
     "Finite",
     "GaussianPrior",
     "LaplacePrior",
@@ -29,6 +32,7 @@ __all__ = [
     "Sum",
     "TotalVariation",
     "Uniform",
+    "batch_norm",
     "gaussian_prior",
     "laplace_prior",
     "norm",

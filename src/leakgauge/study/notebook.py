@@ -245,7 +245,7 @@ def _recipe(recipe: Recipe) -> dict[str, Any]:
     if not isinstance(recipe, Recipe):
         return {}
     names = ["batch", "local_steps", "learning_rate", "mode", "reduction", "shares", "momentum", "weight_decay"]
-    names += ["optimiser", "shuffle", "clients"]
+    names += ["optimiser", "shuffle", "clients", "shares_buffers"]
     numbers = {name: getattr(recipe, name) for name in names}
     return numbers | ({} if recipe.minibatch is None else {"minibatch": recipe.minibatch})
 

@@ -85,6 +85,7 @@ class RecipeSpec(_Section):
     optimiser: Literal["sgd", "adam"] = "sgd"
     shuffle: bool = False
     clients: Annotated[int, Field(ge=1)] = 1
+    shares_buffers: bool = False
 
 
 class TaskSpec(_Section):

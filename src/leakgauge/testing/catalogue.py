@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leakgauge import adversary, attacks, defenses, fl, losses, metrics
+from leakgauge import adversary, attacks, claims, defenses, fl, losses, metrics
 from leakgauge.defenses import UpdatePart
 from leakgauge.errors import ModelError, NoDensityError
 from leakgauge.expr import parse
@@ -79,6 +79,35 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "ssim": ("ssim()",),
         "token_share": ("token_share()",),
     },
+    "setting": {
+        "LocalDpMod": ("LocalDpMod(clipping_norm=1.0, sensitivity=2.0, epsilon=0.9, delta=1e-05)",),
+        "DifferentialPrivacyServerSideFixedClipping": (
+            "DifferentialPrivacyServerSideFixedClipping(noise_multiplier=1.0, num_sampled_clients=9, clipping_norm=1)",
+        ),
+        "DifferentialPrivacyClientSideFixedClipping": (
+            "DifferentialPrivacyClientSideFixedClipping(noise_multiplier=1.0, num_sampled_clients=9, clipping_norm=1)",
+        ),
+        "DifferentialPrivacyServerSideAdaptiveClipping": (
+            "DifferentialPrivacyServerSideAdaptiveClipping(noise_multiplier=1.0, num_sampled_clients=10)",
+        ),
+        "DifferentialPrivacyClientSideAdaptiveClipping": (
+            "DifferentialPrivacyClientSideAdaptiveClipping(noise_multiplier=1.0, num_sampled_clients=10)",
+        ),
+        "fixedclipping_mod": ("fixedclipping_mod()",),
+        "adaptiveclipping_mod": ("adaptiveclipping_mod()",),
+        "secagg_mod": ("secagg_mod()",),
+        "secaggplus_mod": ("secaggplus_mod()",),
+        "SecAggWorkflow": ("SecAggWorkflow(reconstruction_threshold=2)",),
+        "SecAggPlusWorkflow": ("SecAggPlusWorkflow(num_shares=3, reconstruction_threshold=2)",),
+        "PercentilePrivacy": ("PercentilePrivacy()", "PercentilePrivacy(percentile=50, gamma=0.1)"),
+        "SVTPrivacy": ("SVTPrivacy()", "SVTPrivacy(epsilon=1.0, epsilon_release=2.0)"),
+        "ExcludeVars": ("ExcludeVars(exclude_vars='head')",),
+        "make_private": ("make_private(noise_multiplier=1.1, max_grad_norm=1.0)",),
+        "make_private_with_epsilon": (
+            "make_private_with_epsilon(target_epsilon=2.0, target_delta=1e-05, epochs=1, max_grad_norm=1.0)",
+        ),
+        "Defend": ("Defend(protection='clip(norm=1.0) | gaussian(std=3.0)')",),
+    },
     "ball": {"ball": ("ball()", "ball(points=4, delta=0.5)")},
     "adversary": {"adversary": ("adversary()", "adversary(likelihood=l1(), labels='joint', restarts=2)")},
     "attack": {
@@ -89,6 +118,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "bayes": ("bayes()", "bayes(prior=uniform(), ball=ball(points=2, delta=0.1))"),
         "dlg": ("dlg()",),
         "drop_layer": ("drop_layer()", "drop_layer(layer='last', leave='columns', steps=10)"),
+        "grad_inversion": ("grad_inversion()", "grad_inversion(steps=10, seeds=2, meetings=1)"),
         "idlg": ("idlg(restarts=1)",),
         "inverting_gradients": ("inverting_gradients()", "inverting_gradients(steps=10, lr=0.05)"),
         "staged": ("staged(stages=(adversary(), adversary(likelihood=cosine(), solver=lbfgs(steps=5))))",),
@@ -156,4 +186,4 @@ def has_density(part: UpdatePart) -> bool:
     return True
 
 
-_REGISTERED_BY_IMPORT = (adversary, attacks, defenses, fl, losses, metrics)
+_REGISTERED_BY_IMPORT = (adversary, attacks, claims, defenses, fl, losses, metrics)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leakgauge.errors import LeakgaugeError
-from leakgauge.integrations.flower.files import LIMIT, Files, run_folder
-from leakgauge.integrations.flower.messages import LOG, Exchange, arrays_of, examples_of, exchange, round_of, trains
+from leakgauge.integrations.exchange import Exchange
+from leakgauge.integrations.files import LIMIT, Files, files_of, run_folder
+from leakgauge.integrations.flower.messages import LOG, arrays_of, examples_of, exchange, round_of, trains
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message
 
     from leakgauge.integrations.flower.messages import Next
-
-VARIABLE = "LEAKGAUGE_CAPTURE"
 
 
 @dataclass(frozen=True)
@@ -39,10 +35,7 @@ class Capture:
             self._files()
 
     def _files(self) -> Files:
-        folder = self.folder or os.environ.get(VARIABLE)
-        if not folder:
-            raise LeakgaugeError("there is no folder", where="capture", remedy=f"set {VARIABLE} where the node runs")
-        return Files(Path(folder), self.limit)
+        return files_of(self.folder, self.limit)
 
     def __call__(self, message: Message, context: Context, call_next: Next) -> Message:
         if not trains(message):

@@ -9,12 +9,10 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from leakgauge.errors import MissingExtraError, ObservationError
+from leakgauge.integrations.exchange import WITHHELD, Arrays, Exchange, exchanged, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,30 +21,10 @@ if TYPE_CHECKING:
 
     Next = Callable[[Message, Context], Message]
 
-Arrays = dict[str, np.ndarray[Any, Any]]
-
 LOG = logging.getLogger("leakgauge.flower")
-WITHHELD = "the update was withheld by this client"
-"""The only text that a server gets: neither why nor how much."""
-
 CODE = 1000
 ROUNDS = ("server-round", "server_round", "current_round", "round", "rnd")
 EXAMPLES = ("num-examples", "num_examples")
-STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """The weights that a client got and those that it sends back, by the same names; ``key`` is the reply's record."""
-
-    before: Arrays
-    after: Arrays
-    key: str
-
-    @property
-    def buffers(self) -> tuple[str, ...]:
-        """Entries that are not trained: counters, and running statistics where the names tell."""
-        return tuple(n for n, value in self.after.items() if n.endswith(STATISTICS) or value.dtype.kind != "f")
 
 
 def flwr_part(module: str, name: str) -> Any:
@@ -76,16 +54,8 @@ def arrays_of(message: Message) -> tuple[str, Arrays]:
 
 
 def exchange(before: Arrays, reply: Message) -> Exchange:
-    """What came and what goes, checked: the same names, shapes and types, finite numbers."""
-    key, after = arrays_of(reply)
-    if list(before) != list(after):
-        raise ObservationError("the reply names other arrays than the message", where="flower")
-    for name, value in after.items():
-        if value.shape != before[name].shape or value.dtype != before[name].dtype:
-            raise ObservationError(f"{name!r} changed its shape or type", where="flower", remedy="send it as it came")
-        if value.dtype.kind == "f" and not np.isfinite(value).all():
-            raise ObservationError(f"{name!r} is not finite", where="flower", remedy="lower the learning rate")
-    return Exchange(before, after, key)
+    """What came and what goes, checked."""
+    return exchanged(before, arrays_of(reply)[1], "flower")
 
 
 def round_of(message: Message) -> int | None:
@@ -138,5 +108,5 @@ def guarded(
 
 
 def _refused(what: str, fault: Exception, message: Message) -> Message:
-    LOG.error("%s: the update was withheld: %s: %s", what, type(fault).__name__, fault)
+    refused(LOG, what, fault)
     return withheld(message)

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakgauge.errors import ExpressionError
-from leakgauge.integrations.flower.capture import VARIABLE, Capture
+from leakgauge.integrations.files import VARIABLE
+from leakgauge.integrations.flower.capture import Capture
 from leakgauge.integrations.flower.defend import Defend
 from leakgauge.integrations.flower.messages import LOG, withheld
 

@@ -9,8 +9,9 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from leakgauge.integrations.flower.files import LIMIT, Files, run_folder
-from leakgauge.integrations.flower.messages import LOG, Arrays, arrays_of, examples_of, exchange
+from leakgauge.integrations.exchange import Arrays
+from leakgauge.integrations.files import LIMIT, Files, run_folder
+from leakgauge.integrations.flower.messages import LOG, arrays_of, examples_of, exchange
 
 
 class Captured(Strategy):  # type: ignore[misc]

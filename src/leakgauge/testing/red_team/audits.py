@@ -95,10 +95,12 @@ def _leaking() -> Iterator[Case]:
         "without the first layer": parts.WithoutFirst(),
         "cubed": parts.Cubed(),
         "through numpy": parts.ThroughNumpy(),
+        "offset": parts.Offset(),
+        "noise in half of the releases": parts.Sometimes(),
     }
     for name, part in own.items():
         yield Case(f"cnn, own part: {name}", True, Audit(smooth, part))
-    for name in ("minus three times", "shuffled", "noise on biases", "cubed"):
+    for name in ("minus three times", "shuffled", "noise on biases", "cubed", "offset"):
         yield Case(f"mlp, own part: {name}", True, Audit(dense, own[name]))
     yield Case("mlp, plain", True, Audit(dense))
     yield Case("cnn, plain", True, Audit(smooth))

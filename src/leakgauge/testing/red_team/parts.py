@@ -71,6 +71,27 @@ class Cubed(UpdatePart):
 
 
 @dataclass(frozen=True)
+class Offset(UpdatePart):
+    """One large random number added to all entries of a tensor."""
+
+    std: float = 10.0
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        return _each(update, lambda name, u: u + self.std * torch.randn((), generator=generator).to(u))
+
+
+@dataclass(frozen=True)
+class Sometimes(UpdatePart):
+    """Noise that drowns the update, in every other release."""
+
+    std: float = 100.0
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        size = self.std * float(torch.rand((), generator=generator) < 0.5)
+        return _each(update, lambda name, u: u + size * torch.randn(u.shape, generator=generator).to(u))
+
+
+@dataclass(frozen=True)
 class ThroughNumpy(UpdatePart):
     """A map that cannot be differentiated, because it leaves torch."""
 

@@ -8,6 +8,7 @@ them) and ``run-<id>/r<round>-client<node>.safetensors`` what a client sent; a c
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ import numpy as np
 
 from leakgauge import guards
 from leakgauge.errors import LeakgaugeError
-from leakgauge.integrations.flower.messages import Arrays
+from leakgauge.integrations.exchange import Arrays
 
+VARIABLE = "LEAKGAUGE_CAPTURE"
 LIMIT = 4 << 30
 """Bytes that all captures of a folder may take together."""
 
@@ -32,7 +34,7 @@ class Files:
 
     def __post_init__(self) -> None:
         guards.count(self.limit, "limit", "capture")
-        if not self.folder.is_absolute():  # apps run in a folder of Flower's
+        if not self.folder.is_absolute():  # apps run in a folder of the framework's
             raise LeakgaugeError(f"{str(self.folder)!r} is relative", where="capture", remedy="give an absolute folder")
 
     def start(self, place: Path, number: int, weights: Arrays) -> None:
@@ -42,11 +44,18 @@ class Files:
             self._write(path, weights, round=number)
 
     def sent(
-        self, place: Path, number: int, client: int, weights: Arrays, *, examples: int | None, buffers: Iterable[str]
+        self,
+        place: Path,
+        number: int,
+        client: int | str,
+        weights: Arrays,
+        *,
+        examples: int | None,
+        buffers: Iterable[str],
     ) -> Path:
         """What a client sent back."""
         facts: dict[str, object] = {"round": number, "client": client, "buffers": list(buffers)}
-        path = self.folder / place / f"r{number}-client{client}.safetensors"
+        path = self.folder / place / f"r{number}-client{plain(client)}.safetensors"
         self._write(path, weights, **facts, **({} if examples is None else {"examples": examples}))
         return path
 
@@ -76,6 +85,23 @@ class Files:
         return sum(path.stat().st_size for path in self.folder.rglob("*.safetensors"))
 
 
-def run_folder(run: int, node: int | None = None) -> Path:
+def files_of(folder: str | None, limit: int) -> Files:
+    """The folder that is named, else the one in the node's environment.
+
+    Never one from the run's configuration, which whoever submits a run could point at any place of the node's disk.
+    """
+    chosen = folder or os.environ.get(VARIABLE)
+    if not chosen:
+        raise LeakgaugeError("there is no folder", where="capture", remedy=f"set {VARIABLE} where the node runs")
+    return Files(Path(chosen), limit)
+
+
+def plain(name: int | str) -> str:
+    """A name of a run or client as a piece of a file's name: it may be somebody else's."""
+    return re.sub(r"[^A-Za-z0-9-]", "_", str(name))[:80]
+
+
+def run_folder(run: int | str, node: int | str | None = None) -> Path:
     """Where the files of a run are; a client's own with its node."""
-    return Path(f"run-{run}") if node is None else Path(f"run-{run}", f"node-{node}")
+    whole = Path(f"run-{plain(run)}")
+    return whole if node is None else whole / f"node-{plain(node)}"

@@ -1,0 +1,285 @@
+"""An app's folder, read and not run: its privacy settings, and what around them decides whether they hold."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from leakgauge.claims.facts import Facts, Placed, Scope
+from leakgauge.claims.settings import KIND, Setting
+from leakgauge.claims.values import UNKNOWN, Module, Program
+from leakgauge.errors import DataError, LeakgaugeError
+from leakgauge.expr import REGISTRY
+
+PACKAGES = ("flwr", "nvflare", "opacus", "leakgauge")
+IGNORED = ("site-packages", "node_modules", "__pycache__", "build", "dist")
+LARGEST, MOST = 1 << 20, 2000
+"""Bytes of one file, and files of one folder, that are read."""
+
+EXAMPLES = ("num-examples", "num_examples")
+NUMPY_SEEDS = ("numpy.random.seed", "np.random.seed", "flwr.common.seed_everything")
+TORCH_SEEDS = ("torch.manual_seed", "torch.random.manual_seed")
+BOTH_SEEDS = ("seed_everything", "set_seed", "set_all_seeds")
+"""Functions by these last names seed everything, by custom."""
+
+
+def python_files(folder: Path) -> Iterator[Path]:
+    """The programs of a folder (or the one file), neither hidden ones nor those of installed packages."""
+    paths = [folder] if folder.is_file() else sorted(folder.rglob("*.py"))
+    for path in paths[:MOST]:
+        parts = path.relative_to(folder).parts
+        if not any(part in IGNORED or part.startswith(".") for part in parts) and path.is_file():
+            yield path
+
+
+def read_program(folder: Path) -> tuple[Program, list[str]]:
+    """Every file of a folder as trees, and what could not be read."""
+    modules, notes = {}, []
+    for path in python_files(folder):
+        name = path.relative_to(folder).as_posix() if path != folder else path.name
+        try:
+            if path.stat().st_size > LARGEST:
+                raise DataError(f"is larger than {LARGEST:,} bytes", where=name)
+            dotted = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            modules[dotted] = Module(dotted, name, ast.parse(path.read_bytes()))
+        except (LeakgaugeError, SyntaxError, ValueError, RecursionError, MemoryError, OSError) as fault:
+            notes.append(f"{name} is not read: {str(fault).splitlines()[0] if str(fault) else type(fault).__name__}")
+    return Program(modules, _config(folder, notes)), notes
+
+
+def _config(folder: Path, notes: list[str]) -> Mapping[str, Any]:
+    path = folder / "pyproject.toml"
+    if not path.is_file():
+        return {}
+    try:
+        table = tomllib.loads(path.read_text())
+        config = table.get("tool", {}).get("flwr", {}).get("app", {}).get("config", {})
+        return dict(_flat(config))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError) as fault:
+        notes.append(f"pyproject.toml is not read: {fault}")
+        return {}
+
+
+def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
+
+
+def settings_of(program: Program) -> tuple[list[Placed], list[str]]:
+    """Every setting that a program builds, with where and for what."""
+    placed: list[Placed] = []
+    notes: list[str] = []
+    for module in program.modules.values():
+        for node, stack in _walk(module.tree, ()):
+            name = _setting_name(node, module)
+            if name is None:
+                continue
+            where = module.where(node)
+            try:
+                placed.append(_placed(name, node, where, _scope(node, stack, module), module, program))
+            except (LeakgaugeError, TypeError, ValueError) as fault:
+                notes.append(f"{where}: {fault}")
+    return placed, notes
+
+
+def _walk(node: ast.AST, stack: tuple[ast.AST, ...]) -> Iterator[tuple[ast.AST, tuple[ast.AST, ...]]]:
+    """Every node with those that it stands in, outermost first."""
+    todo = [(node, stack)]
+    while todo:
+        node, stack = todo.pop()
+        yield node, stack
+        todo.extend((child, (*stack, node)) for child in reversed(list(ast.iter_child_nodes(node))))
+
+
+def _setting_name(node: ast.AST, module: Module) -> str | None:
+    """The setting that a call builds, or that a bare name in a list of mods is."""
+    if isinstance(node, ast.Call):
+        dotted = module.dotted(node.func)
+        name = dotted.rpartition(".")[2]
+        if name not in REGISTRY[KIND] or name.endswith("_mod"):
+            return None
+        known = dotted.partition(".")[0] in PACKAGES
+        method = name.startswith("make_private") and "." in dotted
+        return name if known or method else None
+    if isinstance(node, ast.Name | ast.Attribute):
+        dotted = module.dotted(node)
+        name = dotted.rpartition(".")[2]
+        if name.endswith("_mod") and name in REGISTRY[KIND] and dotted.partition(".")[0] in PACKAGES:
+            return name
+    return None
+
+
+def _placed(name: str, node: ast.AST, where: str, scope: Scope, module: Module, program: Program) -> Placed:
+    maker: Any = REGISTRY[KIND][name]
+    if not isinstance(node, ast.Call):
+        return Placed(maker(), where, scope)
+    fields = {field.name: field for field in dataclasses.fields(maker)}
+    written = dict(zip(maker.order, node.args, strict=False))
+    written.update({keyword.arg: keyword.value for keyword in node.keywords if keyword.arg})
+    spread = any(keyword.arg is None for keyword in node.keywords)
+    values: dict[str, Any] = {}
+    unread: list[str] = []
+    for key, field in fields.items():
+        if key == "accountant" and key in written:
+            values[key] = None if _is_none(written[key]) else ast.unparse(written[key])[:80]
+            continue
+        optional = field.default is not dataclasses.MISSING
+        if key not in written and optional and not spread:
+            continue
+        value = program.value(written.get(key), module)
+        values[key] = None if value is UNKNOWN else value
+        if value is UNKNOWN and not (optional and key not in written):
+            unread.append(key)
+    if "secure_mode" in fields:
+        values["secure_mode"] = _secure_mode(program)
+    return Placed(maker(**values), where, scope, tuple(unread))
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _secure_mode(program: Program) -> bool:
+    """Whether every engine of a program is built in secure mode."""
+    engines = [
+        {k.arg: program.value(k.value, module) for k in node.keywords}.get("secure_mode") is True
+        for module in program.modules.values()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and module.dotted(node.func).endswith("PrivacyEngine")
+    ]
+    return bool(engines) and all(engines)
+
+
+def _scope(node: ast.AST, stack: tuple[ast.AST, ...], module: Module) -> Scope:
+    """Whether a setting is registered for every message of an app or for training, or built in each round."""
+    for outer in reversed(stack):
+        match outer:
+            case ast.Call(func=func) if module.dotted(func).rpartition(".")[2] == "ClientApp":
+                return "app"
+            case ast.Call(func=ast.Attribute(attr="train")):
+                return "train"
+            case ast.FunctionDef(name=name, decorator_list=decorators) if not any(
+                node is inner for d in decorators for inner in ast.walk(d)
+            ):
+                return "round" if name in ("fit", "train") or any(_trains(d) for d in decorators) else "train"
+    return "app" if _in_app_by_name(node, stack, module) else "train"
+
+
+def _in_app_by_name(node: ast.AST, stack: tuple[ast.AST, ...], module: Module) -> bool:
+    """Whether the one name that holds this setting, or the list with it, is given to a ClientApp."""
+    names = {
+        target.id
+        for outer in stack
+        if isinstance(outer, ast.Assign)
+        for target in outer.targets
+        if isinstance(target, ast.Name)
+    }
+    return any(
+        isinstance(inner, ast.Name) and inner.id in names
+        for call in ast.walk(module.tree)
+        if isinstance(call, ast.Call) and module.dotted(call.func).rpartition(".")[2] == "ClientApp"
+        for inner in ast.walk(call)
+    )
+
+
+def _trains(decorator: ast.expr) -> bool:
+    func = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return isinstance(func, ast.Attribute) and func.attr == "train"
+
+
+def facts_of(program: Program, placed: Iterable[Placed]) -> Facts:
+    """What around the settings decides whether they hold."""
+    seen_by = [(module, node) for module in program.modules.values() for node in ast.walk(module.tree)]
+    calls = [(module, node, module.dotted(node.func)) for module, node in seen_by if isinstance(node, ast.Call)]
+    weights = list(_weights(program, seen_by))
+    return Facts(
+        read=True,
+        rounds=_rounds(program, calls),
+        numpy_seeds=_seeds(calls, NUMPY_SEEDS),
+        torch_seeds=_seeds(calls, TORCH_SEEDS),
+        scalars=tuple(module.where(node) for module, node, name in calls if _makes_scalar(module, node, name)),
+        evaluates=tuple(module.where(node) for module, node in seen_by if _evaluates(node)),
+        unequal_weights=tuple(where for where, constant in weights if not constant),
+        equal_weights=bool(weights) and all(constant for _, constant in weights),
+        mods=frozenset(one.setting.expression_name for one in placed),
+    )
+
+
+def _seeds(calls: Iterable[tuple[Module, ast.Call, str]], names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(
+        module.where(node)
+        for module, node, dotted in calls
+        if dotted in names or dotted.rpartition(".")[2] in BOTH_SEEDS
+    )
+
+
+def _makes_scalar(module: Module, node: ast.Call, dotted: str) -> bool:
+    """Whether a call makes an entry without dimensions: a counter of BatchNorm, or a parameter of one number."""
+    last = dotted.rpartition(".")[2]
+    if last.startswith(("BatchNorm", "SyncBatchNorm")):
+        return not any(k.arg == "track_running_stats" and _is_false(k.value) for k in node.keywords)
+    if last not in ("Parameter", "register_buffer"):
+        return False
+    inner = node.args[-1] if node.args else None
+    match inner:
+        case ast.Call(func=func, args=[ast.Constant() | ast.UnaryOp(), *_]) if module.dotted(func) == "torch.tensor":
+            return True
+        case ast.Call(func=func, args=[ast.Tuple(elts=[]) | ast.List(elts=[]), *_]):
+            return module.dotted(func) in ("torch.zeros", "torch.ones", "torch.empty", "torch.randn", "torch.rand")
+    return False
+
+
+def _is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
+
+
+def _evaluates(node: ast.AST) -> bool:
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    targets = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+    method = node.name == "evaluate" and bool(node.args.args) and node.args.args[0].arg == "self"
+    return method or any(isinstance(t, ast.Attribute) and t.attr == "evaluate" for t in targets)
+
+
+def _weights(program: Program, nodes: Iterable[tuple[Module, ast.AST]]) -> Iterator[tuple[str, bool]]:
+    """Where clients state their number of examples, and whether it is one constant."""
+    for module, node in nodes:
+        match node:
+            case ast.Dict(keys=keys, values=values):
+                for key, value in zip(keys, values, strict=True):
+                    if isinstance(key, ast.Constant) and key.value in EXAMPLES:
+                        yield module.where(value), program.value(value, module) is not UNKNOWN
+            case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=key))], value=value) if key in EXAMPLES:
+                yield module.where(value), program.value(value, module) is not UNKNOWN
+            case ast.FunctionDef(name="fit", args=arguments, body=body) if (
+                arguments.args and arguments.args[0].arg == "self"
+            ):
+                for inner in (i for statement in body for i in ast.walk(statement)):
+                    if (
+                        isinstance(inner, ast.Return)
+                        and isinstance(inner.value, ast.Tuple)
+                        and len(inner.value.elts) == 3
+                    ):
+                        yield module.where(inner), program.value(inner.value.elts[1], module) is not UNKNOWN
+
+
+def _rounds(program: Program, calls: Iterable[tuple[Module, ast.Call, str]]) -> int | None:
+    """The number of rounds: what is passed as ``num_rounds``, else the configuration's ``num-server-rounds``."""
+    values = [program.config.get("num-server-rounds")]
+    for module, node, _ in calls:
+        values += [program.value(k.value, module) for k in node.keywords if k.arg == "num_rounds"]
+    numbers = [value for value in values if isinstance(value, int) and not isinstance(value, bool) and value > 0]
+    return max(numbers, default=None)
+
+
+def setting_named(name: str) -> type[Setting] | None:
+    """The setting of one name."""
+    maker: Any = REGISTRY[KIND].get(name)
+    return maker if isinstance(maker, type) and issubclass(maker, Setting) else None

@@ -1,0 +1,140 @@
+"""Constants of a program, read off its syntax tree; nothing is evaluated but literals and their arithmetic."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_LARGEST = 1e300
+_DEEPEST = 20
+
+
+class Unknown:
+    """A value that only running the program would give."""
+
+
+UNKNOWN = Unknown()
+
+
+@dataclass
+class Module:
+    """One file: its tree, what its imports mean, and every name that is assigned exactly once."""
+
+    name: str
+    path: str
+    tree: ast.Module
+    origins: dict[str, str] = field(default_factory=dict)
+    assigned: dict[str, ast.expr] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        several: set[str] = set()
+        for node in ast.walk(self.tree):
+            match node:
+                case ast.Import(names=names):
+                    for alias in names:
+                        self.origins[alias.asname or alias.name.partition(".")[0]] = (
+                            alias.name if alias.asname else alias.name.partition(".")[0]
+                        )
+                case ast.ImportFrom(module=module, names=names, level=level):
+                    home = self._home(level, module)
+                    self.origins.update({alias.asname or alias.name: f"{home}.{alias.name}" for alias in names})
+                case (
+                    ast.Assign(targets=[ast.Name(id=name)], value=value)
+                    | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+                ):
+                    several.update({name} & set(self.assigned))
+                    self.assigned[name] = value
+                case ast.AugAssign(target=ast.Name(id=name)) | ast.NamedExpr(target=ast.Name(id=name)):
+                    several.add(name)
+        for name in several:
+            self.assigned.pop(name, None)
+
+    def _home(self, level: int, module: str | None) -> str:
+        if not level:
+            return module or ""
+        parents = self.name.split(".")[:-level]
+        return ".".join([*parents, *([module] if module else [])])
+
+    def dotted(self, node: ast.expr) -> str:
+        """The full name of what an expression calls, as far as imports tell: ``flwr.clientapp.mod.LocalDpMod``."""
+        match node:
+            case ast.Name(id=name):
+                return self.origins.get(name, name)
+            case ast.Attribute(value=value, attr=attr):
+                return f"{self.dotted(value)}.{attr}"
+            case ast.Call(func=func):
+                return self.dotted(func)
+        return ""
+
+    def where(self, node: ast.AST) -> str:
+        return f"{self.path}:{getattr(node, 'lineno', 0)}"
+
+
+@dataclass(frozen=True)
+class Program:
+    """All files of a folder, by their dotted names, and the run's configuration."""
+
+    modules: Mapping[str, Module]
+    config: Mapping[str, Any]
+
+    def value(self, node: ast.expr | None, module: Module, depth: int = 0) -> Any:
+        """The constant that an expression is, or UNKNOWN."""
+        if node is None or depth > _DEEPEST:
+            return UNKNOWN
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                value = self.value(inner, module, depth + 1)
+                return -value if _number(value) else UNKNOWN
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+                return self._arithmetic(op, self.value(left, module, depth + 1), self.value(right, module, depth + 1))
+            case ast.List(elts=items) | ast.Tuple(elts=items):
+                values = [self.value(item, module, depth + 1) for item in items]
+                return UNKNOWN if UNKNOWN in values else values
+            case ast.Call(func=ast.Name(id="float" | "int" | "str"), args=[inner], keywords=[]):
+                return self.value(inner, module, depth + 1)
+            case ast.Subscript(value=table, slice=ast.Constant(value=str(key))) if _is_config(table):
+                return self.config.get(key, UNKNOWN)
+            case ast.Call(func=ast.Attribute(value=table, attr="get"), args=[ast.Constant(value=str(key)), *rest]) if (
+                _is_config(table)
+            ):
+                return self.config.get(key, self.value(rest[0], module, depth + 1) if rest else UNKNOWN)
+            case ast.Name(id=name):
+                return self._named(name, module, depth)
+        return UNKNOWN
+
+    def _named(self, name: str, module: Module, depth: int) -> Any:
+        if name in module.assigned:
+            return self.value(module.assigned[name], module, depth + 1)
+        home, _, own = module.origins.get(name, "").rpartition(".")
+        other = next((m for key, m in self.modules.items() if home and (key == home or key.endswith(f".{home}"))), None)
+        return self.value(other.assigned.get(own), other, depth + 1) if other is not None else UNKNOWN
+
+    def _arithmetic(self, op: ast.operator, left: Any, right: Any) -> Any:
+        if not (_number(left) and _number(right)):
+            return UNKNOWN
+        try:
+            value = _OPERATORS[type(op)](left, right)
+        except (ZeroDivisionError, OverflowError):
+            return UNKNOWN
+        return value if abs(value) < _LARGEST else UNKNOWN
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_config(node: ast.expr) -> bool:
+    return (isinstance(node, ast.Attribute) and node.attr == "run_config") or (
+        isinstance(node, ast.Name) and node.id == "run_config"
+    )

@@ -1,0 +1,22 @@
+"""A public yardstick: every attack and every defense of the box, and anybody's own, on one fixed set of clients.
+
+``leakgauge standings`` measures all rows; ``--defense`` and ``--attack`` add one of your own, measured alike.
+"""
+
+from leakgauge.standings.page import page
+from leakgauge.standings.rows import Row, Score, measured
+from leakgauge.standings.running import gathered, run
+from leakgauge.standings.set_ups import Client, Size, clients, planned
+
+__all__ = [
+    "Client",
+    "Row",
+    "Score",
+    "Size",
+    "clients",
+    "gathered",
+    "measured",
+    "page",
+    "planned",
+    "run",
+]

@@ -1,0 +1,104 @@
+"""The page of the standings: Markdown, with the interval and the command of every row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from leakgauge.audit.store import canonical
+from leakgauge.standings.rows import Score
+from leakgauge.standings.set_ups import VERSION, Client
+
+_HEAD = """\
+# Standings, version {version}
+
+Written by `leakgauge standings`{size}. Each row is one client under one defense against one attack: the mean SSIM of
+{updates} updates' records with its 95 % interval (higher is worse for the client), the mean PSNR, how many records are
+recognisable (SSIM of at least 0.5), and the command that measures it again. Clients, defenses, seeds and budgets
+are fixed by the version: rows of one version can be compared, yours among them. Plain attacks have {evaluations}
+evaluations per update; `standard()` also chooses its settings, on records that are not reported.
+"""
+
+
+def page(scores: Sequence[Score], notes: Sequence[str] = ()) -> str:
+    """The page of these rows, of one size."""
+    size = scores[0].row.size
+    head = _HEAD.format(
+        version=VERSION,
+        size=" --quick" if size.name == "quick" else "",
+        updates=size.updates,
+        evaluations=f"{size.evaluations:,}",
+    )
+    # clients in the order of their first row: rows of one's own may come last
+    clients = list(dict.fromkeys(score.row.client for score in scores))
+    parts = [head, *(f"{note}\n" for note in notes), _summary(scores, clients)]
+    parts += [_client(client, [score for score in scores if score.row.client == client]) for client in clients]
+    return "\n".join(parts)
+
+
+def _summary(scores: Sequence[Score], clients: Sequence[Client]) -> str:
+    """Defense by client: the highest mean SSIM of any attack."""
+    lines = ["## The strongest attack on every defense", "", "Highest mean SSIM, and which attack reached it.", ""]
+    lines += _table(["defense", *(client.name for client in clients)])
+    for defense in dict.fromkeys(score.row.defense for score in scores):
+        cells = [_code(defense)]
+        for client in clients:
+            here = [s for s in scores if s.row.client == client and s.row.defense == defense and not s.fault]
+            best = max(here, key=lambda s: s.interval.mean, default=None)
+            cells.append("" if best is None else f"{best.interval.mean:.2f} {_code(best.row.attack.partition('(')[0])}")
+        lines.append(_line(cells))
+    return "\n".join([*lines, ""])
+
+
+def _client(client: Client, scores: Sequence[Score]) -> str:
+    lines = [f"## {client.name}", "", f"{client.about}."]
+    blind = next((score.blind for score in scores if not score.fault), None)
+    if blind is not None:
+        lines.append(f"A guess without any update, the mean image of the class, has a mean SSIM of {blind:.2f}.")
+    lines += ["", *_table(["defense", "attack", "SSIM", "PSNR", "recognisable", "command"])]
+    order = list(dict.fromkeys(score.row.defense for score in scores))
+    ranked = sorted(scores, key=lambda s: (order.index(s.row.defense), -s.interval.mean if not s.fault else 1.0))
+    lines += [_line(_row(score)) for score in ranked if not score.fault]
+    failed = [score for score in ranked if score.fault]
+    if failed:
+        lines += ["", "Does not apply:", ""]
+        lines += [f"- {_code(s.row.attack)} against {_code(s.row.defense)}: {_text(s.fault or '')}" for s in failed]
+    return "\n".join([*lines, ""])
+
+
+def _row(score: Score) -> list[str]:
+    between = score.interval
+    psnr = sum(score.psnr) / len(score.psnr)
+    return [
+        _code(score.row.defense),
+        _code(score.row.attack),
+        f"{between.mean:.3f} [{between.low:.3f}, {between.high:.3f}]",
+        f"{psnr:.1f} dB",
+        f"{score.recognised} of {len(score.ssim)}",
+        _code(score.row.command),
+    ]
+
+
+def _table(heads: Sequence[str]) -> list[str]:
+    return [_line(heads), _line(["---"] * len(heads))]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _code(text: str) -> str:
+    """Code in a cell of a table; a bar would end the cell."""
+    return f"<code>{escape(text, quote=False).replace('|', '&#124;')}</code>"
+
+
+def _text(text: str) -> str:
+    return escape(" ".join(text.split()), quote=False)
+
+
+def summary(scores: Sequence[Score]) -> str:
+    """The same rows as JSON."""
+    return canonical({"version": VERSION, "rows": [score.as_json() for score in scores]})
+
+
+__all__ = ["page", "summary"]

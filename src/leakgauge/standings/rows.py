@@ -1,0 +1,222 @@
+"""One row: a client under a defense meets an attack. It is measured by the cells of an audit, and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+import warnings
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from leakgauge import attacks, data, models, priors
+from leakgauge.adversary import Attack, models_defense
+from leakgauge.audit.cells import FORMAT, AttackCell, TrainCell, TuneCell, versions
+from leakgauge.audit.plan import plan
+from leakgauge.audit.scoring import scores
+from leakgauge.audit.store import Store, canonical
+from leakgauge.audit.work import Work
+from leakgauge.defenses import Protection, protection
+from leakgauge.errors import AssumptionWarning, LeakgaugeError
+from leakgauge.expr import PATH, described, load, parse
+from leakgauge.metrics import Interval, mean_interval
+from leakgauge.standings.set_ups import TRAINED, VERSION, Client, Size
+from leakgauge.study.sections import Attacks
+from leakgauge.study.study import Study
+from leakgauge.task import Task
+from leakgauge.training import train
+
+_PARTS = (attacks, priors)
+"""Rooms whose import registers the parts that an expression may name."""
+METRIC, BESIDE = "ssim", "psnr"
+RECOGNISABLE = 0.5
+"""The SSIM from which a record counts as recognised, as in a verdict on images."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is measured: everything that its score depends on, apart from the environment."""
+
+    client: Client
+    size: Size
+    defense: str
+    attack: str
+
+    @property
+    def command(self) -> str:
+        """What measures this row alone."""
+        quick = " --quick" if self.size.name == "quick" else ""
+        own = " --own-code" if self.own else ""
+        about = f'--client {self.client.name} --defense "{self.defense}" --attack "{self.attack}"'
+        return f"leakgauge standings {about}{quick}{own}"
+
+    @property
+    def own(self) -> list[str]:
+        """The user's own objects that it names."""
+        return sorted({*PATH.findall(self.defense), *PATH.findall(self.attack)})
+
+    def read(self) -> tuple[Protection, Attack]:
+        """Defense and attack as values. Imports the user's code that they name."""
+        attack: Attack = parse(self.attack, "attack", where="--attack")
+        return protection(parse(self.defense, "defense", where="--defense")), attack
+
+    @property
+    def identity(self) -> str:
+        """The hash of what the row is about, with the versions of its parts and the source of the user's own."""
+        whole = {
+            "standings": VERSION,
+            "format": FORMAT,
+            "client": asdict(self.client) | {"defenses": None},
+            "size": [self.size.updates],
+            "defense": self.defense,
+            "attack": self.attack,
+            "versions": [versions(part) for part in self.read()],
+            "source": [_source(path) for path in self.own],
+        }
+        return hashlib.sha256(canonical(whole).encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a row reached: SSIM and PSNR per record, or why the attack does not apply.
+
+    ``blind`` is the mean SSIM of a guess without any update; ``chosen`` the setting of an attack that chose one.
+    """
+
+    row: Row
+    ssim: tuple[float, ...] = ()
+    psnr: tuple[float, ...] = ()
+    recognised: int = 0
+    evaluations: int = 0
+    blind: float = 0.0
+    seconds: float = 0.0
+    chosen: str | None = None
+    fault: str | None = None
+
+    @property
+    def interval(self) -> Interval:
+        return mean_interval(self.ssim)
+
+    def as_json(self) -> dict[str, Any]:
+        about = {
+            "client": self.row.client.name,
+            "defense": self.row.defense,
+            "attack": self.row.attack,
+            "size": self.row.size.name,
+            "command": self.row.command,
+        }
+        return about | {name: value for name, value in asdict(self).items() if name != "row"}
+
+    @classmethod
+    def of_json(cls, row: Row, raw: dict[str, Any]) -> Score:
+        numbers = {name: raw[name] for name in ("recognised", "evaluations", "blind", "seconds", "chosen", "fault")}
+        return cls(row, tuple(raw["ssim"]), tuple(raw["psnr"]), **numbers)
+
+
+def measured(row: Row, store: Store) -> Score:
+    """The score of a row: from the store if it is there, or measured and kept."""
+    if store.done(row.identity):
+        return Score.of_json(row, store.result(row.identity))
+    begun = time.process_time()
+    try:
+        score = _measured(row, store, begun)
+    except LeakgaugeError as fault:  # an attack that does not apply here: that is a result, too
+        score = Score(row, fault=str(fault))
+    store.commit(row.identity, {"kind": "row", **score.as_json()}, {})
+    return score
+
+
+def _measured(row: Row, store: Store, begun: float) -> Score:
+    study = _study(row, store)
+    work = Work(study, store)
+    summary: dict[str, Any] = {}
+    chosen: str | None = None
+    for cell in plan(study).of(defense=row.read()[0]):
+        if isinstance(cell, TrainCell) or (isinstance(cell, AttackCell) and cell.arm != "real"):
+            continue
+        if not store.done(cell.id):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", AssumptionWarning)
+                store.commit(cell.id, work.run(cell)[0], {})
+        result = store.result(cell.id)
+        if isinstance(cell, TuneCell):
+            chosen = result["chosen"]
+        else:
+            summary = _joined(summary, result)
+    truth, guess = study.records.inputs, study.guess()
+    blind = scores(study.metrics, guess, truth)[METRIC]
+    ssim = summary["scores"][METRIC]
+    return Score(
+        row,
+        tuple(ssim),
+        tuple(summary["scores"][BESIDE]),
+        sum(value >= RECOGNISABLE for value in ssim),
+        summary["evaluations"],
+        round(sum(blind) / len(blind), 4),
+        round(time.process_time() - begun, 2),
+        chosen,
+    )
+
+
+def _joined(before: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """The chunks of an attack as one."""
+    if not before:
+        return {"scores": dict(result["scores"]), "evaluations": result["evaluations"]}
+    by = {name: [*before["scores"][name], *values] for name, values in result["scores"].items()}
+    return {"scores": by, "evaluations": before["evaluations"] + result["evaluations"]}
+
+
+def _study(row: Row, store: Store) -> Study:
+    client, (defense, attack) = row.client, row.read()
+    dataset = _dataset(client.data)
+    absent: dict[str, tuple[Attacks, ...]] = {"any": ("generic",), "none": ("adaptive",)}
+    return Study(
+        network(client, store),
+        dataset,
+        defenses={"row": defense},
+        adversaries={"row": attack},
+        recipe=client.recipe,
+        updates=row.size.updates,
+        leave_out=absent.get(models_defense(attack), ("generic", "adaptive")),
+        verdict={"significance": 0.5},  # nothing is judged here, only scored
+    )
+
+
+@lru_cache(maxsize=4)
+def _dataset(name: str) -> data.Dataset:
+    return data.load(name)
+
+
+def network(client: Client, store: Store) -> nn.Module:
+    """The network of a client; a trained one is trained once per folder."""
+    dataset = _dataset(client.data)
+    module = models.build(client.model, dataset.domain)
+    if not client.trained:
+        return module
+    about = {"standings": VERSION, "kind": "train", "model": client.model, "data": client.data, "steps": TRAINED}
+    identity = hashlib.sha256(canonical(about).encode()).hexdigest()[:24]
+    if not store.done(identity):
+        store.commit(identity, {**about, "cell": identity}, _trained(module, dataset))
+    module.load_state_dict(store.tensors(identity))
+    return module
+
+
+def _trained(module: nn.Module, dataset: data.Dataset) -> dict[str, Tensor]:
+    task = Task(module, dataset.domain)
+    records = dataset.sample(min(4000, len(dataset.train)), seed=5, split="train")
+    (*_, last) = train(task, records, steps=TRAINED, learning_rate=0.02, keep=())
+    return {name: value.detach().clone().contiguous() for name, value in last.state.items()}
+
+
+def _source(path: str) -> str:
+    """The hash of the file that defines a part of the user's own: a changed one is measured again."""
+    target = load(path, where="standings")
+    file = getattr(sys.modules.get(getattr(target, "__module__", "")), "__file__", None)
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else described(target)
+
+
+__all__ = ["Row", "Score", "measured", "network"]

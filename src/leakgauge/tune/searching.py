@@ -1,0 +1,93 @@
+"""Who proposes trials: Optuna, asked and told in memory. Our own store keeps them, so nothing of its own is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, get_args
+
+from leakgauge.errors import DomainError, MissingExtraError
+from leakgauge.tune.ranges import Choice, Linear, Log, Range
+from leakgauge.tune.space import Space
+
+Sampler = Literal["tpe", "random", "grid"]
+FEWEST = 2
+"""Trials of a search: of one there is nothing to choose."""
+POINTS = 5
+"""Values of each range in a grid."""
+
+
+def check(space: Space, sampler: str, trials: int, points: int = POINTS) -> None:
+    """Refuse what cannot be searched, before anything runs."""
+    if sampler not in get_args(Sampler):
+        raise DomainError(f"unknown sampler {sampler!r}", where="sampler", remedy=f"use {', '.join(get_args(Sampler))}")
+    if trials < FEWEST:
+        raise DomainError(
+            f"among {max(trials, 0)} settings there is nothing to choose",
+            where="trials",
+            remedy=f"give at least {FEWEST}",
+        )
+    if sampler == "grid" and (size := len(space.grid(points))) > trials:
+        raise DomainError(
+            f"the grid has {size} points ({points} values of each range), {trials} trials try only some of them",
+            where="trials",
+            remedy=f"give --trials {size}, fewer --points, or another sampler",
+        )
+
+
+def searched(
+    space: Space,
+    sampler: Sampler,
+    trials: int,
+    seed: int,
+    measure: Callable[[Mapping[str, Any]], float | None],
+    points: int = POINTS,
+) -> Iterator[float | None]:
+    """Ask for a point, measure it, tell its score (None: it failed), ``trials`` times; higher scores are better.
+
+    The same seed and the same scores give the same points, so that a search that was interrupted asks again for what
+    it has measured already.
+    """
+    package = optuna()
+    study = package.create_study(direction="maximize", sampler=_sampler(package, sampler, seed))
+    grid = space.grid(points)[:trials] if sampler == "grid" else []
+    for point in grid:
+        study.enqueue_trial(point)
+    for _ in range(len(grid) or trials):
+        trial = study.ask({name: _distribution(package, within) for name, within in space.ranges.items()})
+        score = measure(trial.params)
+        if score is None:
+            study.tell(trial, state=package.trial.TrialState.FAIL)
+        else:
+            study.tell(trial, score)
+        yield score
+
+
+def optuna() -> Any:
+    """The package, which is an extra of ours."""
+    try:
+        import optuna as package
+    except ImportError:
+        raise MissingExtraError(
+            "a search needs the package optuna", where="tune", remedy="type: pip install 'leakgauge[tune]'"
+        ) from None
+    package.logging.set_verbosity(package.logging.WARNING)
+    return package
+
+
+def _sampler(package: Any, name: Sampler, seed: int) -> Any:
+    short = seed % 2**32  # of numpy's old generators
+    if name == "tpe":
+        return package.samplers.TPESampler(seed=short)
+    return package.samplers.RandomSampler(seed=short)  # a grid is queued, and asks it for nothing
+
+
+def _distribution(package: Any, within: Range) -> Any:
+    kinds = package.distributions
+    if isinstance(within, Choice):
+        return kinds.CategoricalDistribution(within.options)
+    if isinstance(within, Log | Linear):
+        return kinds.FloatDistribution(float(within.low), float(within.high), log=isinstance(within, Log))
+    return kinds.IntDistribution(within.low, within.high)
+
+
+__all__ = ["FEWEST", "POINTS", "Sampler", "check", "optuna", "searched"]

@@ -1,0 +1,166 @@
+"""A whole search: which settings of an attack do best against each defense, on records that are never reported."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leakgauge.audit.run import claim
+from leakgauge.audit.store import Store, canonical, write
+from leakgauge.errors import DomainError, LeakgaugeError, nearest
+from leakgauge.expr import parse
+from leakgauge.metrics import Interval, mean_interval
+from leakgauge.storage.lock import locked
+from leakgauge.storage.private import prepare
+from leakgauge.study.study import Study
+from leakgauge.threads import one_thread
+from leakgauge.tune.presets import Preset
+from leakgauge.tune.searching import POINTS, Sampler, check, optuna, searched
+from leakgauge.tune.space import Space
+from leakgauge.tune.trials import Bench, Trial
+
+Report = Callable[[str, int, int, Trial], None]
+"""Hears of every trial: the defense, how many of how many, the trial."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a search found against one defense; ``plain`` is the attack without the search, where there is one."""
+
+    defense: str
+    metric: str
+    trials: tuple[Trial, ...]
+    plain: Trial | None = None
+
+    @property
+    def ranked(self) -> list[Trial]:
+        """Trials that worked, each setting once, the best first; of equal ones the first."""
+        worked = {trial.attack: trial for trial in self.trials if trial.score is not None}
+        return sorted(worked.values(), key=lambda trial: -(trial.score or 0.0))
+
+    @property
+    def best(self) -> Trial:
+        return self.ranked[0]
+
+    @property
+    def interval(self) -> Interval:
+        """Of the best: the score of a winner is too high on the records that chose it, and an audit says what it is."""
+        return mean_interval(self.best.scores)
+
+    def sentence(self) -> str:
+        before = "" if self.plain is None or self.plain.score is None else f", {self.plain.score:.4g} before"
+        return (
+            f"{self.defense}: {self.metric} {self.best.score:.4g}{before}, on {len(self.best.scores)} records that are "
+            f"not reported; the best of {len(self.ranked)} settings"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "defense": self.defense,
+            "metric": self.metric,
+            "best": self.best.as_json(),
+            "plain": None if self.plain is None else self.plain.as_json(),
+            "trials": [trial.as_json() for trial in self.trials],
+        }
+
+
+def tune(
+    study: Study,
+    space: Space | Preset,
+    out: Path | str | None = None,
+    *,
+    defenses: Sequence[str] | None = None,
+    sampler: Sampler = "tpe",
+    trials: int = 40,
+    points: int = POINTS,
+    updates: int = 8,
+    report: Report | None = None,
+) -> dict[str, Tuned]:
+    """Search a space for the best settings against each defense of a study; the same call resumes.
+
+    ``updates`` of reference records are attacked in every trial, never reported ones. Every trial is a cell in the
+    folder ``out``; ``tune.json`` there says what was found, ``manifest.json`` on which records. ``trials`` and
+    ``sampler`` (``tpe``, ``random``, or ``grid`` with ``points`` values of each range) do not matter to a preset.
+    """
+    optuna()  # one that is not installed is missed now
+    names = _named(study, defenses)
+    first = space.first if isinstance(space, Preset) else space
+    if isinstance(space, Space):
+        check(space, sampler, trials, points)
+    if updates < 1:
+        raise DomainError(f"{updates} updates", where="records", remedy="give at least 1")
+    with nullcontext(out) if out is not None else tempfile.TemporaryDirectory() as where:
+        folder = Path(where)
+        store = Store(folder)
+        benches = {name: Bench(study, study.defenses[name], updates, store) for name in names}
+        for bench in benches.values():
+            bench.check(first.corners())
+        prepare(folder)
+        with locked(folder), one_thread():
+            claim(store)
+            store.sweep()
+            write(folder / "manifest.json", canonical(study.roles.manifest()).encode())
+            searches = {name: _Search(name, bench, report) for name, bench in benches.items()}
+            answers = {name: one.run(space, sampler, trials, points) for name, one in searches.items()}
+            write(folder / "tune.json", canonical([one.as_json() for one in answers.values()]).encode())
+    return answers
+
+
+def _named(study: Study, defenses: Sequence[str] | None) -> list[str]:
+    for name in defenses or ():
+        if name not in study.defenses:
+            raise DomainError(f"there is no defense {name!r}", where="defense", remedy=nearest(name, study.defenses))
+    return list(defenses or study.defenses)
+
+
+@dataclass
+class _Search:
+    name: str
+    bench: Bench
+    report: Report | None
+
+    def run(self, space: Space | Preset, sampler: Sampler, trials: int, points: int) -> Tuned:
+        tried: list[Trial] = []
+        plain = None
+        if isinstance(space, Preset):
+            first = self._stage(space.first, "grid", space.trials, space.points, tried, space.trials)
+            if first is not None:
+                self._stage(space.then(first), "grid", space.trials, space.around, tried, space.trials)
+        else:
+            plain = None if space.plain is None else self.bench.run(parse(space.plain, "attack", where="attack"))
+            self._stage(space, sampler, trials, points, tried, trials)
+        tuned = Tuned(self.name, self.bench.metric, tuple(tried), plain)
+        if not tuned.ranked:
+            raise LeakgaugeError(
+                f"every trial failed, the first with: {tried[0].fault}",
+                where=f"defense {self.name}",
+                remedy="search another attack, or say --defense to leave this one out",
+            )
+        return tuned
+
+    def _stage(
+        self, space: Space, sampler: Sampler, trials: int, points: int, tried: list[Trial], total: int
+    ) -> Mapping[str, Any] | None:
+        """Search one space, adding to ``tried``; its best point, None if none worked."""
+        best: tuple[float, Mapping[str, Any]] | None = None
+
+        def measure(values: Mapping[str, Any]) -> float | None:
+            nonlocal best
+            trial = self.bench.run(parse(space.at(values), "attack", where="space"))
+            tried.append(trial)
+            if self.report is not None:
+                self.report(self.name, len(tried), total, trial)
+            if trial.score is not None and (best is None or trial.score > best[0]):
+                best = trial.score, dict(values)
+            return trial.score
+
+        for _ in searched(space, sampler, trials, self.bench.study.seed, measure, points):
+            pass
+        return None if best is None else best[1]
+
+
+__all__ = ["Trial", "Tuned", "tune"]

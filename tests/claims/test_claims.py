@@ -1,0 +1,235 @@
+"""Claims are examined by arithmetic and by reading: nothing of a folder runs, and every finding has its number."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from leakgauge.bounds import gaussian_epsilon, gaussian_mu
+from leakgauge.claims import Asked, Claims, Finding, examine_expression, examine_folder, examine_object
+from leakgauge.cli.app import app
+from leakgauge.errors import DataError, ExpressionError
+from tests.claims.apps import FAULTY, SERVER, SOUND, write_app, write_job
+
+FLIP = "LocalDpMod(clipping_norm=1.0, sensitivity=1e-4, epsilon=10.0, delta=1e-5)"
+RIGHT = "LocalDpMod(clipping_norm=1.0, sensitivity=2.0, epsilon=0.9, delta=1e-5)"
+
+
+def by_rule(claims: Claims, rule: str, setting: int = 0) -> Finding:
+    (finding,) = [f for f in claims.settings[setting].findings if f.rule == rule]
+    return finding
+
+
+def broken(claims: Claims) -> set[str]:
+    return {finding.rule for finding in claims.of("broken")}
+
+
+# --- one setting
+
+
+def test_noise_for_a_sensitivity_that_is_not_the_clipping_norm_is_called_out_with_the_real_mu() -> None:
+    claims = examine_expression(FLIP)
+    finding = by_rule(claims, "sensitivity")
+    std = 1e-4 * math.sqrt(2 * math.log(1.25 / 1e-5)) / 10
+    assert finding.level == "broken"
+    assert finding.numbers["std"] == pytest.approx(std)
+    assert finding.numbers["mu"] == pytest.approx(1 / std)
+    assert finding.numbers["epsilon"] == pytest.approx(gaussian_epsilon(1 / std, 1e-5))
+    assert "μ = 2.064e+04" in finding.what
+    assert not claims.hold
+
+
+def test_the_classical_formula_beyond_its_epsilon_has_the_exact_delta_as_its_number() -> None:
+    finding = by_rule(examine_expression("LocalDpMod(1.0, 1.0, 10.0, 1e-5)"), "formula")
+    assert finding.level == "broken"
+    assert finding.numbers["delta"] == pytest.approx(2.3e-5, rel=0.02)  # the reference's figure
+    remedied = float(finding.remedy.partition("epsilon=")[2].partition(",")[0])
+    assert by_rule(examine_expression(f"LocalDpMod(1.0, 1.0, {remedied * 0.999}, 1e-5)"), "formula").level == "broken"
+    # what the remedy states gives the wanted ε: it is the target that is 10 then, not the stated one
+    real = gaussian_epsilon(remedied / math.sqrt(2 * math.log(1.25 / 1e-5)), 1e-5)
+    assert real == pytest.approx(10.0, rel=1e-3)
+
+
+def test_epsilon_above_one_that_the_exact_formula_confirms_passes() -> None:
+    assert by_rule(examine_expression("LocalDpMod(1.0, 1.0, 2.0, 1e-5)"), "formula").level == "holds"
+
+
+def test_a_correct_setting_passes() -> None:
+    claims = examine_expression(RIGHT, Asked(rounds=1))
+    assert claims.hold
+    assert by_rule(claims, "sensitivity").level == "holds"
+    assert by_rule(claims, "composition").level == "holds"
+
+
+def test_noise_for_one_clipping_norm_is_no_local_privacy_between_two_updates() -> None:
+    finding = by_rule(examine_expression("LocalDpMod(1.0, 1.0, 0.9, 1e-5)"), "neighbours")
+    std = math.sqrt(2 * math.log(1.25 / 1e-5)) / 0.9
+    assert finding.level == "caution"
+    assert finding.numbers["epsilon"] == pytest.approx(gaussian_epsilon(2 / std, 1e-5))
+
+
+def test_rounds_compose_and_a_stated_budget_decides() -> None:
+    text = "LocalDpMod(1.0, 1.0, 0.9, 1e-5)"
+    std = math.sqrt(2 * math.log(1.25 / 1e-5)) / 0.9
+    total = gaussian_epsilon(math.sqrt(100) / std, 1e-5)
+    finding = by_rule(examine_expression(text, Asked(rounds=100)), "composition")
+    assert finding.level == "broken"
+    assert finding.numbers["epsilon"] == pytest.approx(total)
+    assert by_rule(examine_expression(text, Asked(rounds=100, epsilon=1.01 * total)), "composition").level == "holds"
+    assert by_rule(examine_expression(text, Asked(rounds=100, epsilon=0.99 * total)), "composition").level == "broken"
+
+
+def test_central_noise_is_worth_its_multiplier() -> None:
+    text = "DifferentialPrivacyServerSideFixedClipping(noise_multiplier=1.0, num_sampled_clients=10, clipping_norm=1.0)"
+    finding = by_rule(examine_expression(text, Asked(epsilon=8.0, rounds=3)), "composition")
+    assert finding.level == "broken"
+    assert finding.numbers["epsilon"] == pytest.approx(gaussian_epsilon(math.sqrt(3), 1e-5))
+    assert "noise" in broken(examine_expression(text.replace("=1.0, num", "=0.0, num")))
+
+
+def test_the_sparse_vector_techniques_real_epsilon() -> None:
+    finding = by_rule(examine_expression("SVTPrivacy()", Asked(parameters=500)), "release")
+    assert finding.level == "broken"
+    assert finding.numbers["epsilon of 500 parameters"] == pytest.approx(5.1)  # 0.1 to choose, 50 values at 0.1
+    large = by_rule(examine_expression("SVTPrivacy()", Asked(parameters=7_033_229)), "release")
+    assert large.numbers["epsilon of 7033229 parameters"] == pytest.approx(0.1 + 703_323 * 0.1)
+    stated = examine_expression("SVTPrivacy(epsilon=1.0, epsilon_release=2.0)", Asked(rounds=1))
+    assert by_rule(stated, "release").level == "holds"
+    assert "release" in broken(examine_expression("SVTPrivacy(epsilon=1.0, epsilon_release=2.0)", Asked(epsilon=2.0)))
+
+
+def test_own_protections_have_their_bound() -> None:
+    text, epsilon = "clip(norm=1.0) | gaussian(std=3.0)", gaussian_epsilon(math.sqrt(4) / 3.0, 1e-5)
+    assert examine_expression(text, Asked(epsilon=1.01 * epsilon, rounds=4)).hold
+    assert not examine_expression(text, Asked(epsilon=0.99 * epsilon, rounds=4)).hold
+    assert not examine_expression("gaussian(std=3.0)", Asked(epsilon=100.0)).hold  # nothing clips: no ε is proven
+
+
+@pytest.mark.parametrize(
+    "text", ["LocalDpModd(1, 1, 1, 1e-5)", "LocalDpMod(clipping_norm=1.0)", "tv()", "((", "np.x(1)"]
+)
+def test_expressions_that_are_no_setting_are_refused(text: str) -> None:
+    with pytest.raises(ExpressionError):
+        examine_expression(text)
+
+
+def test_an_object_is_read_by_its_attributes() -> None:
+    class LocalDpMod:
+        clipping_norm, sensitivity, epsilon, delta = 1.0, 1e-4, 10.0, 1e-5
+
+    assert "sensitivity" in broken(examine_object(LocalDpMod()))
+    with pytest.raises(ExpressionError, match="no privacy setting"):
+        examine_object(object())
+
+
+# --- folders
+
+
+def test_a_folder_is_read_and_not_run(tmp_path: Path) -> None:
+    claims = examine_folder(write_app(tmp_path, FAULTY, rounds=3))  # running it would raise SystemExit
+    assert claims.settings[0].setting == repr_of(FLIP)
+    assert claims.settings[0].where == "app/client.py:10"
+    assert {"sensitivity", "formula", "composition"} <= broken(claims)
+    assert by_rule(claims, "composition").numbers["rounds"] == 3
+    places = {finding.rule: finding.where for finding in claims.settings[0].findings}
+    assert places["scalars"] == "app/client.py:9"
+    assert places["generator"] == "app/client.py:7"
+    assert places["evaluation"] == "app/client.py:10"
+
+
+def repr_of(text: str) -> str:
+    (one,) = examine_expression(text).settings
+    return one.setting
+
+
+def test_a_sound_app_passes(tmp_path: Path) -> None:
+    claims = examine_folder(write_app(tmp_path, SOUND))
+    assert claims.hold
+    assert not [f for f in claims.settings[0].findings if f.rule == "evaluation"]
+
+
+def test_client_side_clipping_without_a_client_that_clips(tmp_path: Path) -> None:
+    server = SERVER.format(wrapper="DifferentialPrivacyClientSideFixedClipping", arguments="clip, 10")
+    claims = examine_folder(write_app(tmp_path, SOUND, server=server))
+    assert claims.settings[1].setting.endswith("num_sampled_clients=10, clipping_norm=1.0)")  # clip is in pyproject
+    assert by_rule(claims, "clipping", 1).level == "broken"
+
+
+def test_values_that_are_no_constants_are_said_to_be_unread(tmp_path: Path) -> None:
+    client = SOUND.replace("sensitivity=2.0", "sensitivity=context.sensitivity()")
+    finding = by_rule(examine_folder(write_app(tmp_path, client)), "values")
+    assert finding.level == "caution"
+    assert "sensitivity" in finding.what
+
+
+def test_a_new_engine_in_every_round_forgets_the_others(tmp_path: Path) -> None:
+    client = """
+from opacus import PrivacyEngine
+from flwr.clientapp import ClientApp
+app = ClientApp()
+
+@app.train()
+def fit(message, context):
+    engine = PrivacyEngine()
+    engine.make_private_with_epsilon(
+        module=model, optimizer=o, data_loader=d, target_epsilon=2.0, target_delta=1e-5, epochs=1, max_grad_norm=1.0)
+"""
+    finding = by_rule(examine_folder(write_app(tmp_path, client, rounds=10)), "composition")
+    assert finding.level == "broken"
+    assert finding.numbers["epsilon"] == pytest.approx(gaussian_epsilon(math.sqrt(10) * gaussian_mu(2.0, 1e-5), 1e-5))
+
+
+def test_a_job_is_read_off_its_files(tmp_path: Path) -> None:
+    filters: list[tuple[str, dict[str, object]]] = [
+        ("nvflare.app_common.filters.svt_privacy.SVTPrivacy", {"epsilon": 0.5}),
+        ("somebody.else.SVTFilter", {}),
+    ]
+    claims = examine_folder(write_job(tmp_path, filters, rounds=4), Asked(parameters=500))
+    (one,) = claims.settings
+    assert one.setting == "SVTPrivacy(epsilon=0.5)"
+    assert by_rule(claims, "release").numbers["epsilon of 500 parameters"] == pytest.approx(4 * 5.5)
+
+
+def test_files_that_cannot_be_read_are_noted_and_the_rest_examined(tmp_path: Path) -> None:
+    folder = write_app(tmp_path, FAULTY)
+    (folder / "app" / "torn.py").write_text("def (")
+    (folder / "config_fed_client.json").write_text("{")
+    (folder / "config_fed_server.conf").write_text("a { }")
+    claims = examine_folder(folder)
+    assert len(claims.settings) == 1
+    assert {note.partition(" ")[0] for note in claims.notes} == {
+        "app/torn.py", "config_fed_client.json", "config_fed_server.conf"
+    }  # fmt: skip
+    with pytest.raises(DataError, match="no such"):
+        examine_folder(tmp_path / "nowhere")
+
+
+def test_a_class_of_the_apps_own_is_not_taken_for_flowers(tmp_path: Path) -> None:
+    claims = examine_folder(write_app(tmp_path, "class LocalDpMod: ...\nLocalDpMod(1, 2, 3, 4)\n"))
+    assert not claims.settings
+    assert "no claim to examine" in claims.notes[-1]
+
+
+# --- the command
+
+
+def test_the_command_exits_with_3_where_a_claim_does_not_hold() -> None:
+    result = CliRunner().invoke(app, ["claims", FLIP])
+    assert result.exit_code == 3
+    assert "BROKEN      sensitivity" in result.output
+    assert "not installed, not probed" in result.output or "probed: flwr" in result.output
+    result = CliRunner().invoke(app, ["claims", RIGHT, "--json"])
+    assert result.exit_code == 0
+    assert json.loads(result.output)["hold"] is True
+
+
+def test_the_command_imports_nothing_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["claims", "mine:mod"])
+    assert result.exit_code == 2
+    assert "--own-code" in result.output

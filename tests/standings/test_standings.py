@@ -1,0 +1,135 @@
+"""The standings: fixed rows with intervals and commands, resumable, and a row of one's own by one command."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from leakgauge.audit.store import Store
+from leakgauge.cli import app
+from leakgauge.cli.listing import parts
+from leakgauge.errors import DomainError
+from leakgauge.standings import Row, clients, gathered, measured, page, planned, run
+from leakgauge.standings.set_ups import CLIENTS, SIZES
+
+QUICK, FULL = SIZES["quick"], SIZES["full"]
+OWN = """\
+from dataclasses import dataclass
+
+from leakgauge.defenses import Release, UpdatePart
+
+
+@dataclass(frozen=True)
+class Halve(UpdatePart):
+    share: float = 0.5
+
+    def release(self, update, context, *, generator):
+        return Release({name: self.share * value for name, value in update.items()})
+"""
+
+
+def quick(defense: str = "identity()", attack: str = "adaptive(steps=20)") -> Row:
+    return Row(clients(QUICK)[0], QUICK, defense, attack)
+
+
+@pytest.fixture
+def own_defense(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    (tmp_path / "halving.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield "halving:Halve()"
+    sys.modules.pop("halving", None)
+
+
+def test_every_defense_and_every_attack_of_the_box_has_a_row() -> None:
+    rows = planned(FULL, clients(FULL))
+    kinds = parts()
+    texts = " ".join(f"{defense} {attack}" for _, defense, attack in rows)
+    composed = {"staged", "best_of"}  # they combine other attacks
+    wanted = {*kinds["defense"], *kinds["attack"]} - composed
+    assert {name for name in wanted if not re.search(rf"\b{name}\(", texts)} == set()
+    assert {client.batch for client in CLIENTS} >= {1, 4}
+    assert any(client.trained for client in CLIENTS)
+
+
+def test_every_row_can_be_read_and_its_command_names_it() -> None:
+    rows = [Row(client, FULL, defense, attack) for client, defense, attack in planned(FULL, clients(FULL))]
+    assert len({row.identity for row in rows}) == len(rows)
+    ran = CliRunner().invoke(app, ["standings", "--list", "--client", "cnn", "--attack", "adaptive(steps=1000)"])
+    assert ran.exit_code == 0
+    assert ran.output.splitlines()[0] == (
+        'leakgauge standings --client cnn --defense "identity()" --attack "adaptive(steps=1000)"'
+    )
+
+
+def test_a_row_has_an_interval_and_is_not_measured_twice(tmp_path: Path) -> None:
+    rows = [quick(), quick("prune(p=0.9)", "inverting_gradients(steps=20)")]
+    scores = run(rows, tmp_path)
+    assert scores[0].interval.mean > 0.99  # a batch through a first linear layer is taken apart exactly
+    assert scores[0].recognised == QUICK.updates * 4
+    assert scores[1].interval.low < scores[1].interval.mean < scores[1].interval.high
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
+    again = run(rows, tmp_path)
+    assert again == scores
+    assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()} == before
+    text = page(scores)
+    for score in scores:
+        assert score.row.command.partition(" --")[0] in text
+        assert f"[{score.interval.low:.3f}, {score.interval.high:.3f}]" in text
+
+
+def test_an_attack_that_does_not_apply_says_why(tmp_path: Path) -> None:
+    score = measured(quick("gaussian(std=0.01)", "drop_layer(layer='nowhere')"), Store(tmp_path))
+    assert score.fault is not None
+    assert "nowhere" in score.fault
+    assert "Does not apply" in page([score])
+
+
+def test_a_defense_of_another_package_gets_its_row_by_one_command(own_defense: str, tmp_path: Path) -> None:
+    command = ["standings", "--quick", "--defense", own_defense, "--attack", "inverting_gradients(steps=20)"]
+    refused = CliRunner().invoke(app, command)
+    assert refused.exit_code == 2
+    assert "--own-code" in refused.output
+    ran = CliRunner().invoke(app, [*command, "--own-code"])
+    assert ran.exit_code == 0, ran.output
+    (row,) = json.loads((tmp_path / "standings-quick" / "standings.json").read_text())["rows"]
+    assert row["defense"] == own_defense
+    assert row["fault"] is None
+    assert row["command"].endswith("--quick --own-code")
+    again = CliRunner().invoke(app, [*command[:2], "--defense", "identity()", *command[4:]])  # without --own-code
+    assert again.exit_code == 0, again.output
+    assert own_defense not in (tmp_path / "standings-quick" / "standings.md").read_text()
+    beside = gathered("standings-quick", QUICK, own_code=True)
+    assert [score.row.defense for score in beside] == ["identity()", own_defense]
+    text = page(beside)
+    assert all(score.row.command.replace("|", "&#124;") in text for score in beside)
+
+
+def test_a_changed_source_of_ones_own_part_is_another_row(own_defense: str, tmp_path: Path) -> None:
+    before = quick(own_defense).identity
+    assert quick(own_defense).identity == before
+    (tmp_path / "halving.py").write_text(OWN.replace("0.5", "0.25"))
+    assert quick(own_defense).identity != before
+
+
+def test_unknown_clients_and_parts_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(DomainError, match="no client 'lenett'"):
+        clients(FULL, ["lenett"])
+    ran = CliRunner().invoke(app, ["standings", "--quick", "--defense", "sing()", "--out", str(tmp_path / "x")])
+    assert ran.exit_code == 2
+    assert "sign" in ran.output
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.slow
+def test_the_quick_standings_are_measured_by_two_workers(tmp_path: Path) -> None:
+    ran = CliRunner().invoke(app, ["standings", "--quick", "--workers", "2", "--out", str(tmp_path / "out")])
+    assert ran.exit_code == 0, ran.output
+    rows = json.loads((tmp_path / "out" / "standings.json").read_text())["rows"]
+    assert len(rows) == len(planned(QUICK, clients(QUICK)))

@@ -1,0 +1,102 @@
+"""A search on records that are never reported: it finds the better setting, resumes, and keeps what failed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from leakgauge.errors import DataError, DomainError, LeakgaugeError
+from leakgauge.study import Study
+from leakgauge.tune import Preset, Space, Trial, bayes, tune
+from leakgauge.types import Domain, Records
+
+pytest.importorskip("optuna", reason="needs leakgauge[tune]")
+SPACE = Space.of("adaptive(steps=8)", ["tv_weight = log(1e-4, 1e2)"])
+
+
+def records(count: int, seed: int) -> Records:
+    generator = torch.Generator().manual_seed(seed)
+    return Records(
+        torch.rand(count, 1, 6, 6, generator=generator), torch.arange(count) % 4, Domain("image", (1, 6, 6), 4)
+    )
+
+
+def study(seed: int = 1, defense: str = "identity()") -> Study:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(5)
+        model = nn.Sequential(nn.Conv2d(1, 4, 3, stride=2), nn.Sigmoid(), nn.Flatten(), nn.Linear(16, 4))
+    return Study(
+        model,
+        records(8, seed),
+        reference=records(30, 77),
+        defenses={"mine": defense},
+        updates=6,
+        verdict={"significance": 0.5},
+    )
+
+
+def cells(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (folder / "cells").glob("*.json")}
+
+
+def test_a_search_finds_the_better_end_and_resumes_from_its_cells(tmp_path: Path) -> None:
+    heard: list[Trial] = []
+    answer = tune(study(), SPACE, tmp_path, trials=4, updates=2, report=lambda *event: heard.append(event[3]))["mine"]
+    assert answer.best.score == max(trial.score or 0.0 for trial in heard)
+    assert len(answer.trials) == len(heard) == 4
+    assert answer.plain is not None
+    before = cells(tmp_path)
+    assert len(before) == 5  # the attack without a search, too
+    more = tune(study(), SPACE, tmp_path, trials=6, updates=2)["mine"]
+    assert [trial.attack for trial in more.trials[:4]] == [trial.attack for trial in answer.trials]
+    assert before.items() <= cells(tmp_path).items()
+    assert len(cells(tmp_path)) == 7
+    written = json.loads((tmp_path / "tune.json").read_text())
+    assert written[0]["best"]["attack"] == more.best.attack
+
+
+def test_no_reported_record_takes_part_in_a_search(tmp_path: Path) -> None:
+    answers = []
+    for seed in (1, 2):
+        tune(study(seed), SPACE, tmp_path / str(seed), trials=2, sampler="random", updates=2)
+        answers.append((cells(tmp_path / str(seed)), (tmp_path / str(seed) / "tune.json").read_bytes()))
+        roles = json.loads((tmp_path / str(seed) / "manifest.json").read_text())["records"]
+        assert not set(roles["reported"]) & set(roles["reference"])
+    assert answers[0] == answers[1]  # to the byte, identities included
+
+
+def test_settings_that_fail_are_kept_and_a_search_in_which_all_fail_says_why(tmp_path: Path) -> None:
+    space = Space.of("adversary(likelihood=choice(density(), cosine()), solver=adam(steps=2))")
+    answer = tune(study(), space, tmp_path, sampler="grid", trials=2, updates=1)["mine"]
+    assert [trial.score is None for trial in answer.trials] == [True, False]
+    assert "cosine()" in answer.best.attack
+    none = Space.of("adversary(likelihood=density(), solver=adam(steps=2, lr=log(0.1, 1)))")
+    with pytest.raises(LeakgaugeError, match="every trial failed"):
+        tune(study(), none, sampler="random", trials=2, updates=1)
+
+
+def test_a_preset_narrows_its_range_around_the_best(tmp_path: Path) -> None:
+    whole = bayes()
+    first = Space.of(whole.first.text.replace("_range_0", "log(1e-7, 1e5)").replace("steps=200", "steps=2"))
+
+    def near(best: object) -> Space:
+        return Space.of(f"bayes(prior=choice({best['prior']:.4g}, 1e-9)*tv(), solver=adam(steps=2))")  # type: ignore[index]
+
+    small = Preset("small", "", first, 2, near, 2)
+    answer = tune(study(defense="gaussian(std=0.1)"), small, tmp_path, updates=1)["mine"]
+    assert len(answer.trials) == 4
+    assert "adam(steps=2)" in answer.trials[-1].attack
+
+
+def test_bad_input_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="reference records"):
+        tune(study(), SPACE, tmp_path, trials=2, updates=1000)
+    with pytest.raises(DomainError, match="no defense 'min'"):
+        tune(study(), SPACE, tmp_path, defenses=["min"])
+    with pytest.raises(DomainError, match="tv_weight"):
+        tune(study(), Space.of("adaptive(tv_weight=linear(-1, 1))"), tmp_path)
+    assert not list(tmp_path.iterdir())
