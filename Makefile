@@ -39,6 +39,7 @@ check: $(STAMP)  ## ruff, mypy strict, import-linter
 docs: $(STAMP)  ## the documentation site, site/index.html; it opens without a network
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/make_api.py
+	$(BIN)/python docs/make_papers.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "wrote site/index.html"
 

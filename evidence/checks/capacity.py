@@ -6,11 +6,18 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from evidence import Context, Measurement, Number, at_most, check, exactly, numbers, within
+from evidence.reproduced import reproduced
 from leakgauge.bounds import lower_limit, success_ceiling
 from leakgauge.defenses import UpdatePart, clip, gaussian, vmf
 from leakgauge.metrics import clopper_pearson, mean_interval
-from leakgauge.papers.capacity import Guessing, Point, figure_1, guessing, rank_correlations
+from leakgauge.papers.capacity.figure_1 import TABLES as FIGURE_1
+from leakgauge.papers.capacity.guessing import Guessing, guessing
+from leakgauge.papers.capacity.points import EPSILONS, Point
+from leakgauge.papers.capacity.rank_correlation import rank_correlations
+from leakgauge.papers.judging import Outcome
 
 SECRETS = 64
 CONFIDENCE = 1 - 0.01 / 4
@@ -85,7 +92,8 @@ def bound_above_attack_vmf(context: Context) -> Measurement:
 @check("capacity_figure_1", rows="capacity-figure-1", cost="long")
 def capacity_figure_1(context: Context) -> Measurement:
     """Spearman correlation of the mean MSE of inverting gradients with ε and with log capacity, over 26 points each."""
-    points = {name: figure_1(name, say=context.say) for name in ("mnist", "fashion_mnist")}
+    outcome = reproduced(FIGURE_1, "capacity/figure-1", context)
+    points = {name: _points(outcome, name) for name in ("mnist", "fashion_mnist")}
     value: dict[str, float] = {}
     interval: dict[str, tuple[float, float]] = {}
     for name, mine in points.items():
@@ -107,6 +115,19 @@ def capacity_figure_1(context: Context) -> Measurement:
     )
 
 
+def _points(outcome: Outcome, name: str) -> list[Point]:
+    """The points of a data set, as the table stored them."""
+    points = []
+    for kind in ("gaussian", "vmf"):
+        capacities = [x for x, _ in outcome.curves[f"{name}, {kind}, log_capacity"]]
+        for epsilon, capacity in zip(EPSILONS, capacities, strict=True):
+            key = f"{name}, {kind}, ε = {epsilon:.6g}"
+            points.append(
+                Point(name, kind, epsilon, capacity, outcome.notes[key], 0.0, torch.tensor(outcome.samples[key]))
+            )
+    return points
+
+
 def _finding(value: dict[str, float], interval: dict[str, tuple[float, float]]) -> str:
     said = []
     for name in ("mnist", "fashion_mnist"):
@@ -125,7 +146,6 @@ def _point(point: Point) -> dict[str, Any]:
         "epsilon": float(f"{point.epsilon:.6g}"),
         "log capacity": float(f"{point.log_capacity:.6g}"),
         "protection": point.protection,
-        "tv weight": point.tv_weight,
         "mse": float(f"{error.mean:.4g}"),
         "low": float(f"{error.low:.4g}"),
         "high": float(f"{error.high:.4g}"),

@@ -26,7 +26,7 @@ from leakgauge.defenses import AutomaticTransformation, InstaHide, MixUp
 from leakgauge.defenses.input.mixing import Law
 from leakgauge.metrics import match, mean_interval, psnr, ssim
 from leakgauge.observation import encoded
-from leakgauge.papers.gradattack import TABLE_3, Costs
+from leakgauge.papers.gradattack.table_3 import TABLE_3, Costs
 from leakgauge.testing import small_records, task_is_untouched, texts_of
 from leakgauge.training import accuracy, search, train
 from leakgauge.training.ats_search import accuracy_score, privacy_score

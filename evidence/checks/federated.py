@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from itertools import product
-from statistics import mean, stdev
-from typing import Any
+from collections.abc import Callable
+from statistics import mean
 
 import numpy as np
 import torch
 from scipy import stats
-from torch import Tensor
-from torch.func import functional_call, vmap
 
 import leakgauge as lg
 from evidence import Context, Measurement, Number, above, at_least, at_most, below, check, exactly, numbers
-from leakgauge.client import update_of
+from evidence.reproduced import beside, numbers_of, reproduced
 from leakgauge.errors import LeakgaugeError
-from leakgauge.fl import DroppedError, Federation, SecureSums, Totals, federate, shards, work
+from leakgauge.fl import DroppedError, Federation, SecureSums, Totals, federate, work
 from leakgauge.fl.aggregate import mean as mean_of
-from leakgauge.fl.engine import Job, batches
+from leakgauge.fl.engine import Job
 from leakgauge.fl.secure_sum import Identity, Member, Session
-from leakgauge.seeds import seed_of
+from leakgauge.papers.lrp.table_1 import NETWORKS
+from leakgauge.papers.lrp.table_1 import TABLES as TABLE_1
+from leakgauge.papers.lrp.table_2 import ARMS
+from leakgauge.papers.lrp.table_2 import TABLES as TABLE_2
+from leakgauge.papers.lrp.two_clients import SEEDS, accuracies, two_clients
 from leakgauge.training import train
 from leakgauge.updates import trees
-
-
-def _stored(context: Context, name: str, compute: Callable[[], Any]) -> Any:
-    """Plain JSON values, computed once: an interrupted check goes on where it was."""
-    path = context.scratch / f"{name}.json"
-    if not path.exists():
-        path.write_text(json.dumps(compute()))
-    return json.loads(path.read_text())
-
 
 # --- FedAvg
 
@@ -67,106 +57,27 @@ def fedavg() -> Measurement:
 
 # --- LRP paper, Table 1
 
-RATES = (0.005, 0.01, 0.02)
-SETTINGS = [(one, other, perturbed) for perturbed in (False, True) for one, other in product(RATES, RATES)]
-SEEDS = (1024, 1022, 1020)
-PAPER_1 = {
-    "logistic": (86.84, 87.14, 87.24, 86.26, 86.78, 86.88, 85.48, 86.29, 86.46),
-    "mlp": (87.18, 88.59, 89.18, 86.35, 88.16, 89.02, 85.46, 87.67, 88.63),
-    "cnn": (87.97, 92.00, 94.39, 86.91, 91.32, 93.95, 85.53, 90.34, 93.59),
-}
-"""Table 1 without perturbation, in percent, in the order of ``product(RATES, RATES)``."""
-PAPER_1_PERTURBED = {
-    "logistic": (86.84, 87.14, 87.22, 86.21, 86.78, 86.83, 85.35, 86.14, 86.46),
-    "mlp": (87.22, 88.62, 89.18, 86.44, 88.08, 88.84, 85.50, 87.61, 88.50),
-    "cnn": (88.36, 92.10, 94.21, 87.07, 91.55, 93.96, 85.97, 90.98, 93.56),
-}
-NETWORKS = {"logistic": "logistic", "mlp": "mlp(width=200, depth=1)", "cnn": "cnn_13700"}
 
-
-def _two_clients(train_set: lg.Records, seed: int) -> list[lg.Records]:
-    """Four shards of 100 of each of the first two labels; one of each of the other eight."""
-    generator = torch.Generator().manual_seed(seed)
-    rows: tuple[list[Tensor], list[Tensor]] = ([], [])
-    for label in range(10):
-        (members,) = (train_set.labels == label).nonzero(as_tuple=True)
-        few = members[: len(members) // 100 * 100].view(-1, 100)
-        chosen = few[torch.randperm(len(few), generator=generator)[: 4 if label < 2 else 1]]
-        rows[0 if label < 2 else 1].append(chosen.flatten())
-    return [train_set[torch.cat(own)] for own in rows]
-
-
-def _lockstep(name: str, rounds: int, steps: int, size: int, settings: list[tuple[float, float, bool]]) -> Any:
-    """All settings and seeds at once: the one client function, vmapped over trainings. Accuracy by setting and seed."""
-    mnist = lg.data.load("mnist")
-    own = [_two_clients(mnist.train, seed) for seed in SEEDS]
-    recipe = lg.Recipe(batch=steps * size, minibatch=size, local_steps=steps, shares="change")
-    tasks = [lg.Task(lg.models.build(name, mnist.domain, seed=s), mnist.domain, recipe) for s in SEEDS]
-    cases = list(product(range(len(SEEDS)), settings))
-    params = {n: torch.stack([tasks[s].params[n] for s, _ in cases]) for n in tasks[0].params}
-    task = tasks[0]
-
-    def client(theta: dict[str, Tensor], x: Tensor, y: Tensor, rates: Tensor) -> dict[str, Tensor]:
-        drawn = task.drawn({})
-        return update_of(task.working, theta, task.buffers, x, y, recipe, type(drawn)(rates, drawn.buffers))
-
-    for number in range(rounds):
-        changes = []
-        for k in (0, 1):
-            rows = [batches(800, size, steps, (s, number, k)).flatten() for s in SEEDS]
-            inputs = torch.stack([own[s][k].inputs[rows[s]] for s, _ in cases])
-            labels = torch.stack([own[s][k].labels[rows[s]] for s, _ in cases])
-            rates = torch.stack([_rates(setting, k, steps, (SEEDS[s], number, k)) for s, setting in cases])
-            changes.append(vmap(client)(params, inputs, labels, rates))
-        params = trees.mapped(lambda p, a, b: p + (a + b) / 2, params, *changes)
-    right = torch.zeros(len(cases))
-    test = mnist.test
-    for start in range(0, len(test), 500):
-        few = test[start : start + 500]
-        outputs = vmap(lambda p, x=few.inputs: functional_call(task.working, (p, task.buffers), (x,)))(params)
-        right += (outputs.argmax(-1) == few.labels).float().sum(1)
-    scores = (right / len(test)).tolist()
-    return [[scores[i] for i, (_, one) in enumerate(cases) if one == setting] for setting in settings]
-
-
-def _rates(setting: tuple[float, float, bool], k: int, steps: int, key: tuple[int, int, int]) -> Tensor:
-    nominal, perturbed = setting[k], setting[2]
-    if not perturbed:
-        return torch.full((steps,), nominal)
-    generator = torch.Generator().manual_seed(seed_of(*key, 3))
-    return nominal * lg.defenses.lrp().law.sample((steps,), generator=generator)
-
-
-def _table_1(context: Context, network: str, rounds: int = 100, steps: int = 50) -> Measurement:
-    name = NETWORKS[network]
-    scores = _stored(context, f"{network}-{rounds}-{steps}", lambda: _lockstep(name, rounds, steps, 32, SETTINGS))
-    means = {setting: 100 * mean(accuracies) for setting, accuracies in zip(SETTINGS, scores, strict=True)}
-    plain = {(a, b): value for (a, b, perturbed), value in means.items() if not perturbed}
-    moved = {(a, b): value for (a, b, perturbed), value in means.items() if perturbed}
-    papers = zip(plain, PAPER_1[network], PAPER_1_PERTURBED[network], strict=True)
-    order = sorted(plain, key=plain.__getitem__)
-    spread = {s: 100 * stdev(a) for s, a in zip(SETTINGS, scores, strict=True)}
+def _table_1(context: Context, network: str) -> Measurement:
+    outcome = reproduced(TABLE_1, "lrp/table-1", context, scale="full", only=(network,))
+    figures = numbers_of(outcome)
+    means = {name: mean(values) for name, values in outcome.samples.items() if name.startswith(f"{network}, ")}
+    moves = [means[f"{name}, perturbed"] - plain for name, plain in means.items() if f"{name}, perturbed" in means]
+    best, worst, change = (
+        figures[f"{network}: {what}"].value
+        for what in ("rank of 0.005, 0.02", "rank of 0.02, 0.005", "perturbation changes a mean by")
+    )
     return Measurement(
         {
-            "rank of (0.005, 0.02), 1 is best": Number(9 - order.index((0.005, 0.02)), exactly(1)),
-            "rank of (0.02, 0.005), 9 is worst": Number(9 - order.index((0.02, 0.005)), exactly(9)),
-            "perturbation changes a mean by at most": Number(
-                round(max(abs(moved[s] - plain[s]) for s in plain), 3), below(0.5)
-            ),
-            "on average by": Number(round(mean(moved[s] - plain[s] for s in plain), 3)),
+            "rank of (0.005, 0.02), 1 is best": Number(best, exactly(1)),
+            "rank of (0.02, 0.005), 9 is worst": Number(worst, exactly(9)),
+            "perturbation changes a mean by at most": Number(change, below(0.5)),
+            "on average by": Number(round(mean(moves), 3)),
         },
-        detail=f"test accuracy in percent points; two clients of 800 MNIST images, {rounds} rounds of {steps} steps on "
-        f"batches of 32, three seeds, {name}; the paper names neither its steps and batches here nor its widths",
-        table=[
-            {
-                "η₁, η₂": f"{a}, {b}",
-                "ours": f"{plain[a, b]:.2f} ± {spread[a, b, False]:.2f}",
-                "paper": f"{theirs:.2f}",
-                "ours, perturbed": f"{moved[a, b]:.2f} ± {spread[a, b, True]:.2f}",
-                "paper, perturbed": f"{perturbed:.2f}",
-            }
-            for (a, b), theirs, perturbed in papers
-        ],
+        detail="test accuracy in percent points; two clients of 800 MNIST images, 100 rounds of 50 steps on batches of "
+        f"32, three seeds, {NETWORKS[network]}; the paper names neither its steps and "
+        "batches here nor its widths",
+        table=[row for row in beside(outcome) if row["cell"].startswith(network)],
     )
 
 
@@ -191,9 +102,9 @@ def lrp_table_1_cnn(context: Context) -> Measurement:
 @check("lockstep", rows="lrp-table-1", cost="fast")
 def lockstep() -> Measurement:
     """Table 1 trains all settings at once, for speed: two rounds of it against federate(), one setting, one seed."""
-    ours = _lockstep("logistic", 2, 5, 32, [(0.005, 0.02, False)])[0][0]
+    ours = accuracies("logistic", [(0.005, 0.02, False)], rounds=2, steps=5)[0][0]
     mnist = lg.data.load("mnist")
-    clients = _two_clients(mnist.train, SEEDS[0])
+    clients = two_clients(mnist.train, SEEDS[0])
     task = lg.Task(lg.models.build("logistic", mnist.domain, seed=SEEDS[0]), mnist.domain)
     params = dict(task.params)
     recipe = lg.Recipe(batch=160, minibatch=32, local_steps=5, shares="change")
@@ -211,57 +122,24 @@ def lockstep() -> Measurement:
 
 # --- LRP paper, Table 2
 
-ARMS: Mapping[str, tuple[str, str]] = {
-    "vanilla, scheme I": ("identity()", "I"),
-    "vanilla, scheme II": ("identity()", "II"),
-    "LRP": ("lrp()", "I"),
-    "ada-LRP": ("ada_lrp(zeta=0.16666666666666666)", "I"),
-}
-PAPER_2 = {"vanilla, scheme I": 98.84, "vanilla, scheme II": 98.36, "LRP": 98.90, "ada-LRP": 98.97}
-
-
-def _table_2(context: Context, rounds: int, model: str) -> Measurement:
-    def trained(arm: str, seed: int) -> dict[str, Any]:
-        mnist = lg.data.load("mnist")
-        defense, scheme = ARMS[arm]
-        task = lg.Task(lg.models.build(model, mnist.domain, seed=seed), mnist.domain).protect(defense)
-        how = Federation(
-            rounds=rounds,
-            per_round=10,
-            steps=50,
-            minibatch=32,
-            decay="cosine",
-            scheme=scheme,  # type: ignore[arg-type]
-        )
-        clients = [own[: len(own) * 4 // 5] for own in shards(clients=100, size=200)(mnist.train, seed=seed)]
-        history = federate(task, clients, how, test=mnist.test, every=10, seed=seed)
-        return {str(number): value for number, value in history.accuracies.items()}
-
-    table, means = [], {}
-    for arm in ARMS:
-        runs = [_stored(context, f"{arm}-{seed}-{rounds}", lambda a=arm, s=seed: trained(a, s)) for seed in SEEDS]
-        last = [100 * run[str(rounds)] for run in runs]
-        means[arm] = mean(last)
-        table.append({"": arm, "ours": f"{mean(last):.2f} ± {stdev(last):.2f}", "paper": PAPER_2[arm]})
-        context.say(f"{arm}: {table[-1]}")
-    best = max(means["vanilla, scheme I"], means["vanilla, scheme II"])
-    return Measurement(
-        numbers({f"accuracy, {arm}": round(value, 3) for arm, value in means.items()})
-        | {
-            "LRP below the better vanilla training": Number(round(best - means["LRP"], 3), below(0.5)),
-            "ada-LRP below the better vanilla training": Number(round(best - means["ada-LRP"], 3), below(0.5)),
-        },
-        detail=f"test accuracy in percent; MNIST, 100 clients with 1 to 9 shards of 200 (a fifth held back), 10 per "
-        f"round, 50 steps on batches of 32, rate 0.01 with a cosine, {rounds} rounds (the paper's number is in its "
-        f"appendix), {model}, seeds {SEEDS}; n_k and |Y_k| by secure sums",
-        table=table,
-    )
-
 
 @check("lrp_table_2", rows="lrp-table-2", cost="long")
 def lrp_table_2(context: Context) -> Measurement:
     """A small CNN over 100 clients: vanilla by both schemes, LRP and ada-LRP."""
-    return _table_2(context, rounds=100, model="cnn_13700")
+    outcome = reproduced(TABLE_2, "lrp/table-2", context, scale="full")
+    means = {arm: mean(outcome.samples[arm]) for arm in ARMS}
+    best = max(means["vanilla, scheme I"], means["vanilla, scheme II"])
+    return Measurement(
+        numbers({f"accuracy, {arm}": round(value, 3) for arm, value in means.items()})
+        | {
+            f"{arm} below the better vanilla training": Number(round(best - means[arm], 3), below(0.5))
+            for arm in ("LRP", "ada-LRP")
+        },
+        detail="test accuracy in percent; MNIST, 100 clients with 1 to 9 shards of 200 (a fifth held back), 10 per "
+        "round, 50 steps on batches of 32, rate 0.01 with a cosine, 100 rounds (the paper's number is in its "
+        "appendix), cnn_13700, three seeds; n_k and |Y_k| by secure sums",
+        table=beside(outcome),
+    )
 
 
 # --- secure sums

@@ -24,7 +24,8 @@ from leakgauge.audit.plan import plan
 from leakgauge.audit.store import Store
 from leakgauge.errors import AssumptionWarning
 from leakgauge.metrics import Interval, mean_interval, psnr
-from leakgauge.papers.bayes import DEFENSES, MNIST_MEAN, MNIST_STD, Cell, normalised, unclipped_psnr
+from leakgauge.papers.bayes.tuned import DEFENSES, Setting
+from leakgauge.papers.conventions import MNIST_MEAN, MNIST_STD, normalised, unclipped_psnr
 from leakgauge.study import Study, of
 from leakgauge.testing import capped_psnr, folded_psnr, hiding_law, image_records, worth_of_grants
 
@@ -297,7 +298,7 @@ def _table_2(context: Context, *, data: str, records: int, steps: int) -> Measur
         records=records,
         mean=MNIST_MEAN,
         std=MNIST_STD,
-        defense=DEFENSES["prune_gaussian"],
+        defense=DEFENSES["prune + gaussian"],
         mask=MASK,
         **texts,
     )
@@ -313,9 +314,9 @@ def _table_2(context: Context, *, data: str, records: int, steps: int) -> Measur
     means: dict[str, Interval] = {}
     figures: dict[str, Number] = {}
     for name, (weight, rate, decay) in TUNED.items():
-        adversary = Cell("prune_gaussian", "bayes", name == "granted").adversary(weight, rate, decay, 1.0, steps)
+        adversary = Setting("bayes", weight, rate, decay, steps).adversary()
         private = normalised(study.records)
-        task = lg.Task(study.module, study.task.domain).protect(DEFENSES["prune_gaussian"])
+        task = lg.Task(study.module, study.task.domain).protect(DEFENSES["prune + gaussian"])
         grants = frozenset({MASK} if name == "granted" else ())
         inputs = adversary(task, lg.observe(task, private, threat=lg.Threat(grants=grants), seed=2)).inputs[:, 0]
         context.say(f"{name}: {audited[name]}")

@@ -13,13 +13,14 @@ from torch import Tensor
 
 import leakgauge as lg
 from evidence import Context, Measurement, Number, at_least, below, check, numbers
-from leakgauge.adversary import Adversary, l2, lbfgs, nulls, scaled_l2
+from evidence.reproduced import numbers_of, reproduced
+from leakgauge.adversary import nulls
 from leakgauge.attacks import adaptive
 from leakgauge.errors import AssumptionWarning
 from leakgauge.metrics import match, mean_interval, psnr
 from leakgauge.observation import Observation
-
-STEPS = 5
+from leakgauge.papers.lrp.local_steps import ARMS
+from leakgauge.papers.lrp.local_steps import TABLES as LOCAL_STEPS
 
 
 def _stored(context: Context, name: str, compute: Callable[[], Any]) -> Any:
@@ -38,50 +39,20 @@ def _quietly(attack: Callable[..., lg.Reconstruction], *arguments: Any) -> lg.Re
 # --- several steps
 
 
-def _arms(images: int, evaluations: int) -> dict[str, Callable[[], list[float]]]:
-    sample = lg.data.load("fashion_mnist_sample")
-    records = sample.sample(images, seed=0, split="test")
-    recipe = lg.Recipe(shares="change", local_steps=STEPS)
-    known = lg.Task(lg.models.build("dlg_lenet", sample.domain), sample.domain, recipe)
-    perturbed = known.protect("lrp()")
-
-    def attacked(task: lg.Task, seen: list[Observation], likelihood: Any) -> list[float]:
-        solver = lbfgs(steps=evaluations, history=100, target=1e-9)
-        reconstruction = Adversary(likelihood=likelihood, solver=solver)(task, seen)
-        scores: list[float] = psnr(reconstruction.inputs[:, 0], records.inputs).tolist()
-        return scores
-
-    plain, hidden = lg.observe(known, records, seed=1), lg.observe(perturbed, records, seed=1)
-    return {
-        "known rates": lambda: attacked(known, plain, l2(relative=True)),
-        "LRP, rates fitted": lambda: attacked(perturbed, hidden, scaled_l2(relative=True)),
-        "LRP, nominal rate": lambda: attacked(known, hidden, l2(relative=True)),
-        "LRP, nominal rate, any scale": lambda: attacked(known, hidden, scaled_l2(relative=True)),
-    }
-
-
 @check("several_steps", rows="several-steps", cost="long")
 def several_steps(context: Context) -> Measurement:
     """Sigmoid LeNet, batch 1, five local steps, 10 bundled images: rates known, perturbed and fitted, or assumed."""
-    return _several_steps(context, images=10, evaluations=600)
-
-
-def _several_steps(context: Context, *, images: int, evaluations: int) -> Measurement:
-    scores: dict[str, Tensor] = {}
-    for name, run in _arms(images, evaluations).items():
-        scores[name] = torch.tensor(_stored(context, name.replace(" ", "-").replace(",", ""), run))
-        context.say(f"{name}: {[round(s, 1) for s in scores[name].tolist()]}")
-    means = {name: mean_interval(values) for name, values in scores.items()}
-    gain = mean_interval(scores["LRP, rates fitted"] - scores["LRP, nominal rate"])
+    outcome = reproduced(LOCAL_STEPS, "lrp/local-steps", context)
     bars = {"known rates": at_least(40.0), "LRP, rates fitted": at_least(40.0)}
+    bars["fitted above the nominal rate"] = at_least(10.0)
     return Measurement(
-        numbers({n: m.mean for n, m in means.items()}, {n: (m.low, m.high) for n, m in means.items()}, bars)
-        | {"fitted above the nominal rate": Number(gain.mean, at_least(10.0), (gain.low, gain.high))},
-        detail=f"mean PSNR in dB of {images} Fashion-MNIST test images, E = {STEPS}, rate 0.1, perturbed by U(0, 2) in "
-        f"every step; labels known, L-BFGS, one start, at most {evaluations} evaluations; float32. Fitted: the "
-        "rate of every step is an unknown under its law, and so is one scale of the whole change",
+        {name: replace(number, bar=bars.get(name)) for name, number in numbers_of(outcome).items()},
+        detail="mean PSNR in dB of 10 Fashion-MNIST test images, E = 5, rate 0.1, perturbed by U(0, 2) in every step; "
+        "labels known, L-BFGS, one start, at most 600 evaluations; float32. Fitted: the rate of every step is an "
+        "unknown under its law, and so is one scale of the whole change",
         table=[
-            {"image": i, **{name: round(float(values[i]), 1) for name, values in scores.items()}} for i in range(images)
+            {"image": i, **{arm: round(float(outcome.samples[arm][i]), 1) for arm in ARMS}}
+            for i in range(len(outcome.samples["known rates"]))
         ],
     )
 

@@ -17,7 +17,7 @@ from evidence import Context, Measurement, Number, above, check, exactly, number
 from leakgauge.adversary import Reconstruction, nulls
 from leakgauge.attacks import adaptive, inverting_gradients
 from leakgauge.metrics import match, mean_interval, psnr, ssim
-from leakgauge.papers.gradattack import TABLE_3, Costs
+from leakgauge.papers.gradattack.table_3 import TABLE_3, Costs
 from leakgauge.training import Utility, find_rate, utility
 
 DEFENSES = {

@@ -11,7 +11,9 @@ import torch
 import leakgauge as lg
 from leakgauge import bounds
 from leakgauge.defenses import clip, gaussian, vmf
-from leakgauge.papers.capacity import PARAMETERS, Point, figure_1, guessing, mechanism, rank_correlations
+from leakgauge.papers.capacity.guessing import guessing
+from leakgauge.papers.capacity.points import PARAMETERS, Point, mechanism, points_of
+from leakgauge.papers.capacity.rank_correlation import rank_correlations
 
 SAMPLE = "fashion_mnist_sample"
 
@@ -40,7 +42,7 @@ def test_guessing_one_of_a_few(noise: lg.defenses.UpdatePart) -> None:
 
 
 def test_a_point_for_every_mechanism_and_epsilon() -> None:
-    points = figure_1(SAMPLE, epsilons=(1.0, 1e6), records=2, tuning=1, steps=3, weights=(1e-4,), say=lambda _: None)
+    points = points_of(SAMPLE, epsilons=(1.0, 1e6), records=2, tuning=1, steps=3, weights=(1e-4,))
     assert [(p.mechanism, p.epsilon) for p in points] == [(m, e) for m in ("gaussian", "vmf") for e in (1.0, 1e6)]
     assert all(len(p.mse) == 2 and p.protection.startswith("clip(norm=1.0, per='example') | ") for p in points)
     assert points[0].log_capacity < points[1].log_capacity

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leakgauge.errors import DomainError
-from leakgauge.papers.gradattack import TABLE_3, Costs
+from leakgauge.papers.gradattack.table_3 import TABLE_3, Costs
 
 
 def test_table_3_to_the_cent() -> None:

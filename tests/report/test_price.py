@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from leakgauge.cli import app
-from leakgauge.papers.gradattack import Costs
+from leakgauge.papers.gradattack.table_3 import Costs
 from leakgauge.report import html, markdown, read
 from leakgauge.report.advice import advice
 from leakgauge.report.price import bills, duration, explained, one_record

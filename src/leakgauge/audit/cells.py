@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar
+
+from torch import Tensor
 
 from leakgauge.adversary import Attack
 from leakgauge.attacks.choosing import Chooser
@@ -122,12 +124,37 @@ class AttackCell:
         }
 
 
+@dataclass(frozen=True)
+class CallCell:
+    """One call of a function of a module on plain values, which needs no study: what a paper's table is measured by.
+
+    The function returns what a cell leaves: JSON and tensors. ``code`` says which state of its code is meant.
+    """
+
+    kind: ClassVar[Literal["call"]] = "call"
+
+    function: Callable[..., tuple[JSON, dict[str, Tensor]]]
+    name: str
+    values: JSON
+    code: str = ""
+    parents: tuple[str, ...] = ()
+
+    @property
+    def params(self) -> JSON:
+        return {"function": self.name, "values": dict(self.values), "code": self.code}
+
+    @property
+    def id(self) -> str:
+        identity = {"format": FORMAT, "kind": self.kind, "params": self.params}
+        return hashlib.sha256(canonical(identity).encode()).hexdigest()[:24]
+
+
 def is_tuned(settings: tuple[Attack, ...]) -> bool:
     """Whether something is chosen on reference records first: one of several settings, or by the attack itself."""
     return len(settings) > 1 or isinstance(settings[0], Chooser)
 
 
-Cell = TrainCell | TuneCell | AttackCell
+Cell = TrainCell | TuneCell | AttackCell | CallCell
 C = TypeVar("C", TrainCell, TuneCell, AttackCell)
 
 

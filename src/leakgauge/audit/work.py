@@ -13,7 +13,7 @@ from torch import Tensor
 from leakgauge.adversary import Attack, Reconstruction
 from leakgauge.attacks.choosing import Choice, Chooser
 from leakgauge.audit.attacking import attacked, batches, clients_seed, observed, observed_in, searching, treated
-from leakgauge.audit.cells import AttackCell, Cell, TrainCell, TuneCell, text_of
+from leakgauge.audit.cells import AttackCell, CallCell, Cell, TrainCell, TuneCell, text_of
 from leakgauge.audit.nearness import nearness
 from leakgauge.audit.scoring import CROSS, cross, errors_by_feature, scored
 from leakgauge.audit.store import Store, StoreError
@@ -47,6 +47,8 @@ class Work:
                 summary, tensors = self._tune(cell, progress)
             case AttackCell():
                 summary, tensors = self._attack(cell, progress)
+            case CallCell():
+                summary, tensors = cell.function(**cell.values)
         return {"cell": cell.id, "kind": cell.kind, "params": cell.params, **summary}, tensors
 
     def task(self, cell: TuneCell | AttackCell) -> Task:

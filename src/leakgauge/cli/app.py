@@ -18,6 +18,7 @@ from leakgauge.cli import (
     doctor,
     inspect,
     listing,
+    papers,
     preflight,
     price,
     report,
@@ -104,6 +105,7 @@ def program(
       leakgauge data list               the data sets, and which are on this machine
       leakgauge data fetch mnist        fetch a full data set
       leakgauge data show my-set.npz    describe your own data set
+      leakgauge papers                  the papers' tables, our numbers beside theirs
       leakgauge bound gaussian --sigma 0.5 --clip 1 --dim 13700
     """
 
@@ -126,4 +128,5 @@ app.command("verify")(signing.verify)
 app.command("list")(listing.show)
 app.add_typer(signing.app, name="key")
 app.add_typer(data.app, name="data")
+app.add_typer(papers.app, name="papers")
 app.add_typer(bound.app, name="bound")

@@ -13,7 +13,7 @@ from typing import Any
 
 from leakgauge.audit.judge.model import Result
 from leakgauge.audit.judge.values import UNDEFENDED, Adversary, Defense
-from leakgauge.papers.gradattack import Costs, Price
+from leakgauge.papers.gradattack.table_3 import Costs, Price
 from leakgauge.report.reading import Run
 
 SIZES = (5_000, 50_000, 500_000)

@@ -1,0 +1,1 @@
+"""The Bayesian framework for gradient leakage."""

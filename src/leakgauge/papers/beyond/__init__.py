@@ -1,0 +1,1 @@
+"""What came after: exact recovery of batches."""

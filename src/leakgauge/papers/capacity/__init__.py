@@ -1,0 +1,1 @@
+"""Bayes' capacity as a measure for reconstruction attacks."""

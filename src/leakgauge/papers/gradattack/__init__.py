@@ -1,0 +1,1 @@
+"""Evaluating gradient inversion attacks and defenses."""

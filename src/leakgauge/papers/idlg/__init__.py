@@ -1,0 +1,1 @@
+"""Improved deep leakage from gradients."""

@@ -1,0 +1,93 @@
+"""What was measured, as JSON beside the sources: the listing and the page are made from it."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import leakgauge
+from leakgauge.papers.contract import SCALES, Scale, Table
+from leakgauge.papers.judging import Outcome, judged, summary
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def command(table: Table, scale: Scale) -> str:
+    return f"leakgauge papers run {table.name} --scale {scale}"
+
+
+def stored(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as JSON: what the page and the listing are made from."""
+    table = outcome.table
+    return {
+        "table": table.name,
+        "title": table.title,
+        "scale": outcome.scale,
+        "state": summary(outcome.rows),
+        "command": command(table, outcome.scale),
+        "commit": _commit(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "seconds": outcome.seconds,
+        "machine": f"{platform.machine()}, torch {torch.__version__}, Python {platform.python_version()}",
+        "reduced": list(table.sizes[outcome.scale].reduced),
+        "rows": [asdict(row) for row in outcome.rows],
+        "notes": dict(outcome.notes),
+        "curves": {name: [list(point) for point in points] for name, points in outcome.curves.items()},
+    }
+
+
+def _commit() -> str:
+    """The commit of these sources, with a mark if they differ from it; without one, the version of the package."""
+    head = _git("rev-parse", "--short=7", "HEAD")
+    if head is None:
+        return leakgauge.__version__
+    changed = _git("status", "--porcelain", "--", "..", f":(exclude){RESULTS.name}")
+    return f"{head} and changes" if changed else head
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(RESULTS.parent), *arguments], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def record(outcome: Outcome, folder: Path = RESULTS) -> Path:
+    """Keep an outcome with the sources; of several scales the largest is kept."""
+    path, before = _path(outcome.table, folder), recorded(outcome.table, folder)
+    if before is None or SCALES.index(before["scale"]) <= SCALES.index(outcome.scale):
+        path.write_text(json.dumps(stored(outcome), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def recorded(table: Table, folder: Path = RESULTS) -> dict[str, Any] | None:
+    """What was kept of a table; None if nothing was."""
+    path = _path(table, folder)
+    if not path.is_file():
+        return None
+    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return result
+
+
+def state_of(table: Table, folder: Path = RESULTS) -> str:
+    """The state of a table in words: what was recorded, or why nothing can be."""
+    result = recorded(table, folder)
+    if result is not None:
+        return f"{result['state']}, {result['scale']}"
+    word = summary(judged(table, None, {}))
+    why = table.missing or (f"needs {table.waits}" if table.waits else "")
+    return f"{word}: {why}" if why else word
+
+
+def _path(table: Table, folder: Path) -> Path:
+    return folder / f"{table.name.replace('/', '-')}.json"

@@ -1,0 +1,74 @@
+"""The page and the command say of every table how it stands."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from typer.testing import CliRunner
+
+from leakgauge.cli import app
+from leakgauge.papers.catalogue import tables
+from leakgauge.papers.recording import state_of
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+OWN = """
+from leakgauge.papers.contract import Cell, Paper, Size, Table, near
+
+def measure(side: int) -> dict[str, list[float]]:
+    return {"a side": [float(side)]}
+
+TABLE = Table(
+    "mine/table-1", "Table 1: a die", Paper("Me, 2026."), (Cell("a side", near(3, 1)), Cell("a corner")),
+    {"smoke": Size({"one": {"side": 3}}, ("one side",))}, measure,
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_papers", DOCS / "make_papers.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_what_was_recorded(script: ModuleType) -> None:
+    assert (DOCS / "papers.md").read_text(encoding="utf-8") == script.page(), "run python docs/make_papers.py"
+    for path, drawing in script.figures().items():
+        assert path.read_text(encoding="utf-8") == drawing, "run python docs/make_papers.py"
+
+
+def test_the_page_has_every_table(script: ModuleType) -> None:
+    page = script.page()
+    for name in tables():
+        assert f"\n## {name}\n" in page
+
+
+def test_the_command_prints_one_line_each() -> None:
+    printed = CliRunner().invoke(app, ["papers"]).output.splitlines()
+    known = tables()
+    assert [line.split()[0] for line in printed] == list(known)
+    for line, table in zip(printed, known.values(), strict=True):
+        assert line.endswith(f"  {table.title}  {state_of(table)}")
+
+
+def test_somebodys_own_table_runs_only_on_their_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_papers_module.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    refused = CliRunner().invoke(app, ["papers", "run", "own_papers_module:TABLE"])
+    assert refused.exit_code == 2
+    assert "--own-code" in refused.output
+    done = CliRunner().invoke(app, ["papers", "run", "own_papers_module:TABLE", "--own-code", "--out", "run"])
+    assert done.exit_code == 0
+    assert "a side    3 ± 1  3     holds when reduced" in done.output
+    assert "reduced: one side" in done.output
+    assert (tmp_path / "run" / "table-1.smoke.json").is_file()
+    unknown = CliRunner().invoke(app, ["papers", "run", "bayes/table-2", "--scale", "tiny"])
+    assert unknown.exit_code == 2
+    assert "smoke" in unknown.output
