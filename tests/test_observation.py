@@ -164,7 +164,7 @@ def test_a_nuisance_is_granted_or_hidden_later_in_every_round() -> None:
 
 def test_an_observation_holds_nothing_else() -> None:
     assert [f.name for f in fields(Observation)] == ["rounds", "batch"]
-    assert [f.name for f in fields(Round)] == ["observed", "params", "granted", "buffers", "clients"]
+    assert [f.name for f in fields(Round)] == ["observed", "params", "granted", "buffers", "clients", "sent"]
 
 
 def test_no_repr_prints_the_numbers_of_a_record() -> None:

@@ -114,7 +114,7 @@ class NotModelledWarning(AssumptionWarning):
     """An attack matches updates as if a part had changed nothing: that it finds nothing says nothing."""
 
 
-_COMPARED, _LISTED, _LONG = 2000, 100, 200
+_COMPARED, _LISTED, _LONG = 2000, 80, 200
 """Names that are compared, names that are listed, letters of a name that is compared: files may hold any number."""
 
 

@@ -39,9 +39,9 @@ linear = ["analytic()", "dlg(steps=1)"]
 
 
 def test_large_tensors_travel_apart() -> None:
-    large, small = torch.arange(LARGE // 4 + 1.0), torch.arange(3.0)
+    large, small = torch.arange(LARGE // 4 + 1.0).unsqueeze(0), torch.arange(3.0)
     weight = torch.nn.Parameter(torch.zeros(LARGE))
-    records = Records(large, small, Domain("table", (1,), 3))
+    records = Records(large, torch.zeros(1, dtype=torch.long), Domain("table", large.shape[1:], 3))
     luggage = Luggage.of({"a": records, "b": [large, small], "w": weight, "buffer": torch.zeros(LARGE)})
     assert len(luggage.arrays) == 1  # weights and buffers may be written to
     for array in luggage.arrays:
@@ -52,7 +52,7 @@ def test_large_tensors_travel_apart() -> None:
     assert torch.equal(value["b"][1], small)
     assert isinstance(value["w"], torch.nn.Parameter)
     value["buffer"].add_(1)
-    half = Luggage.of({"x": large, "half": large.bfloat16().repeat(2)}, everything=True)
+    half = Luggage.of({"x": large, "half": large.bfloat16().repeat(1, 2)}, everything=True)
     assert len(half.arrays) == 1  # numpy has no bfloat16
     assert half.value()["half"].dtype == torch.bfloat16
 

@@ -48,7 +48,7 @@ def test_numbers_that_are_none_are_refused(tmp_path: Path) -> None:
     folder = make(tmp_path / "run")
     text = (folder / "result.json").read_text().replace('"exact": 60.0', '"exact": NaN')
     (folder / "result.json").write_text(text)
-    with pytest.raises(RunError, match="exact"):
+    with pytest.raises(RunError, match="NaN"):
         read(folder)
 
 

@@ -52,7 +52,8 @@ def test_every_defense_and_every_attack_of_the_box_has_a_row() -> None:
     kinds = parts()
     texts = " ".join(f"{defense} {attack}" for _, defense, attack in rows)
     composed = {"staged", "best_of"}  # they combine other attacks
-    wanted = {*kinds["defense"], *kinds["attack"]} - composed
+    trained = {"gias", "ggl"}  # they need a generator, which no standing bundles
+    wanted = {*kinds["defense"], *kinds["attack"]} - composed - trained
     assert {name for name in wanted if not re.search(rf"\b{name}\(", texts)} == set()
     assert {client.batch for client in CLIENTS} >= {1, 4}
     assert any(client.trained for client in CLIENTS)

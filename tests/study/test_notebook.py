@@ -155,7 +155,7 @@ def test_all_wrong_arguments_at_once() -> None:
 
 
 def test_audit_wants_a_study() -> None:
-    with pytest.raises(lg.LeakgaugeError, match=r"audit: got a Sequential; give a Study: Study\(model, records"):
+    with pytest.raises(lg.LeakgaugeError, match=r"the study is of type Sequential; give a Study: Study\(model"):
         lg.audit(network())  # type: ignore[arg-type]
 
 

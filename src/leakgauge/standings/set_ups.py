@@ -109,6 +109,7 @@ class Size:
         return {
             f"dlg(steps={n}, restarts=1)": ("identity()",),
             f"idlg(steps={n}, restarts=1)": ("identity()",),
+            f"grad_inversion(steps={n // 4}, seeds=4)": ("identity()",),
             "analytic()": ("identity()", "clip(norm=1.0)"),
             "exact_recovery()": ("identity()", "clip(norm=1.0)"),
             f"bayes(prior={tv}, solver=adam(lr=0.1, steps={n}))": noisy,
