@@ -14,12 +14,22 @@ from leakgauge.adversary import Reconstruction
 from leakgauge.attacks.analytic import Analytic
 from leakgauge.audit import audit
 from leakgauge.audit.judge.order import weakens
-from leakgauge.defenses import Protection, protection
+from leakgauge.defenses import Protection, Release, UpdatePart, protection
 from leakgauge.expr import Part
 from leakgauge.observation import Observation
 from leakgauge.task import Task
+from leakgauge.types import Context, Tree
 
 NOISE = "gaussian(std=1e-06)"
+
+
+@dataclass(frozen=True)
+class Asking(UpdatePart):
+    """A stranger's part that looks at the client's weights."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        assert context is not None
+        return Release({name: value + context.params[name] for name, value in update.items()})
 
 
 @pytest.mark.parametrize(
@@ -41,6 +51,9 @@ NOISE = "gaussian(std=1e-06)"
         ("identity()", "clip(norm=1.0, per='example')", False),
         ("identity()", "lrp()", False),
         ("identity()", "identity()", False),
+        ("identity()", "tests.adversary.own_parts:Doubled()", True),  # only a release, which needs nothing else
+        ("clip(norm=1.0)", "clip(norm=1.0) | tests.adversary.own_parts:NumpySorted()", True),
+        ("identity()", "tests.audit.judge.test_order:Asking()", False),
     ],
 )
 def test_which_defense_is_another_with_something_on_top(weaker: str, stronger: str, holds: bool) -> None:

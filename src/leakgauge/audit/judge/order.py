@@ -9,7 +9,7 @@ stronger defense does not already have.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeVar
@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from leakgauge.adversary.simulation.simulate import is_silent
 from leakgauge.audit.judge.arms import Arms
 from leakgauge.audit.judge.verdict import Verdict
 from leakgauge.audit.judge.words import WORDS, at_least
@@ -36,8 +37,9 @@ def weakens(weaker: Protection, stronger: Protection) -> bool:
     """Whether anybody can make what ``stronger`` lets out of what ``weaker`` does, with chance and nothing else.
 
     So it is if the chain of the stronger goes on where that of the weaker ends, with parts that promise
-    ``post_processing``; if the last part of the weaker is Gaussian noise and the stronger has more of it there; or if
-    the stronger, being deterministic, absorbs the weaker: pruning more after pruning less.
+    ``post_processing``, or have only a ``release`` that never asks the client; if the last part of the weaker is
+    Gaussian noise and the stronger has more of it there; or if the stronger, being deterministic, absorbs the weaker:
+    pruning more after pruning less.
     """
     if any(repr(getattr(weaker, stage)) != repr(getattr(stronger, stage)) for stage in ("input", "model", "training")):
         return False
@@ -56,7 +58,24 @@ def _parts(how: Protection) -> list[UpdatePart]:
 
 
 def _processes(part: UpdatePart) -> bool:
-    return part.post_processing and not part.per_example
+    return not part.per_example and (part.post_processing or (is_silent(part) and _needs_no_client(part)))
+
+
+def _needs_no_client(part: UpdatePart) -> bool:
+    """Whether a part that promises nothing releases an update without its client: then anybody can."""
+    try:
+        for update in _updates():
+            part.release(update, None, generator=Generator().manual_seed(0))
+    except Exception:  # somebody's code may raise anything; in doubt it is no post-processing
+        return False
+    return True
+
+
+def _updates() -> Iterator[dict[str, Tensor]]:
+    """A few updates of a layer."""
+    for seed in range(3):
+        generator = Generator().manual_seed(seed)
+        yield {"a.weight": torch.randn(12, 8, generator=generator), "a.bias": torch.randn(12, generator=generator)}
 
 
 def _noisier(less: UpdatePart, more: UpdatePart) -> bool:
@@ -73,9 +92,7 @@ def _absorbs(less: Sequence[UpdatePart], more: Sequence[UpdatePart]) -> bool:
         return chain.release(update, None, generator=Generator().manual_seed(seed)).observed
 
     try:
-        for seed in range(3):
-            generator = Generator().manual_seed(seed)
-            update = {"a": torch.randn(12, 8, generator=generator), "b": torch.randn(12, generator=generator)}
+        for update in _updates():
             once = release(weak, update, 0)
             outcomes = [release(strong, update, 1), release(strong, update, 2), release(strong, once, 1)]
             if not _equal([once, release(weak, update, 3)]) or not _equal(outcomes):
