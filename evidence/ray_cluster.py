@@ -52,7 +52,6 @@ class Killer:
         return analytic()(task, observations, **options)
 """
 KILLING = """
-leave_out = ["generic"]
 [task]
 model = "mlp(width=8, depth=1)"
 records = 8
