@@ -52,6 +52,7 @@ class Killer:
         return analytic()(task, observations, **options)
 """
 KILLING = """
+leave_out = ["adaptive"]
 [task]
 model = "mlp(width=8, depth=1)"
 records = 8

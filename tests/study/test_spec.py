@@ -369,4 +369,7 @@ def test_leaving_one_out_is_said_and_must_be_meant() -> None:
         "lists a generic one" in found({**GOOD, "adversaries": {"a": "dlg()"}, "leave_out": ["generic"]})["leave_out.0"]
     )
     assert "there is none" in found({**GOOD, "leave_out": ["generic", "adaptive"]})["adversaries"]
+    own = {**GOOD, "adversaries": {"mine": "own_module:Attack()"}}  # counts as generic, and is not imported to see
+    assert not any("leave_out" in where for where in found({**own, "leave_out": ["adaptive"]}))
+    assert "lists a generic one" in found({**own, "leave_out": ["generic"]})["leave_out.0"]
     assert "at the top" in found({**GOOD, "adversaries": {"leave_out": ["generic"]}})["adversaries.leave_out"]

@@ -94,7 +94,8 @@ _ARTICLES: dict[Attacks, str] = {"generic": "a", "adaptive": "an"}
 
 
 def check_left_out(values: Values) -> Problems:
-    modelled = [[None if a is None else models_defense(a) for a in s] for s in values.adversaries.values()]
+    # the user's own attack, which is not read here, counts as generic
+    modelled = [["none" if a is None else models_defense(a) for a in s] for s in values.adversaries.values()]
     listed = set() if values.faulty_adversaries else kinds(modelled)
     for i, kind in enumerate(values.spec.leave_out):
         if kind in listed:
