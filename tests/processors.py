@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 
 WITHOUT_NUMBERS = (
     *("audit", "benchmarks", "cli", "data", "doctor", "evidence", "inspect", "integrations", "papers", "report"),
+    *("claims", "standings", "tune"),
     *("storage", "study", "testing", "expr"),
     *("test_budgets.py", "test_demo.py", "test_docs.py", "test_expr.py", "test_processors.py", "test_quick.py"),
     *("test_readme.py", "test_product_of_features.py", "test_grants.py", "test_notebook.py", "test_stranger.py"),

@@ -91,7 +91,7 @@ def _package() -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # without matplotlib it cannot plot, which nobody asked for
-            import cma  # type: ignore[import-not-found,unused-ignore]
+            import cma
     except ImportError:
         raise MissingExtraError(
             "the package cma is not installed", where="cma", remedy="type: pip install 'leakgauge[cma]'"
