@@ -309,4 +309,4 @@ def write_prior(tensors: dict[str, Tensor], facts: dict[str, Any], records: Tens
     """The content of a prior's file: safetensors with its facts, and fingerprints of what it was trained on."""
     held = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     held["records"] = torch.tensor(sorted(fingerprints(records)), dtype=torch.int64)
-    return save(held, {"kind": "state", "prior": json.dumps(facts)})
+    return save(held, {"prior": json.dumps(facts)})  # of several entries the order would differ from file to file
