@@ -27,8 +27,8 @@ FLOOR = 0.05
 SURE = 0.02
 """A relative spread below which one number stands for all."""
 TRAINED = (0.1, 0.4)
-"""How sure of drawn inputs, above chance, an untrained network may be, and a trained one is: 0.01 was measured before the
-training of a CNN, and 0.41 where it classified 73 % of other images (0.84 on those)."""
+"""How sure of drawn inputs, above chance, an untrained network may be, and a trained one is: 0.01 was measured before
+the training of a CNN, and 0.41 where it classified 73 % of other images (0.84 on those)."""
 TRUSTED = 0.3
 """A relative spread below which the bias tells the size of features; noise alone can look like 0.5."""
 
