@@ -10,6 +10,8 @@ under the hypothesis that every round draws its own:
 - *no known law*: the gradient of a linear layer has at most the rank of the batch, so what lies beyond is noise. Its
   correlation between two rounds is about normal with variance 1/n for n free entries.
 - *a random mask*: the number of entries that both masks hide is hypergeometric.
+
+Hidden learning rates have a test of their own (:mod:`leakgauge.adversary.rates`).
 """
 
 from __future__ import annotations
@@ -48,9 +50,9 @@ SAME = 0.99
 
 @dataclass(frozen=True)
 class Repeat:
-    """Rounds ``first`` and ``second`` share their noise or their mask; ``p`` is the chance under fresh draws."""
+    """Rounds ``first`` and ``second`` share their noise, mask or rates; ``p`` is the chance under fresh draws."""
 
-    what: Literal["noise", "mask"]
+    what: Literal["noise", "mask", "rates"]
     first: int
     second: int
     p: float
@@ -58,7 +60,8 @@ class Repeat:
     def described(self, first: str, second: str) -> str:
         """In words, with the names of the two rounds."""
         chance = f"p = {self.p:.1g}" if self.p > 1e-12 else "p < 1e-12"
-        return f"the {self.what} of rounds {first} and {second} repeats ({chance}, level {LEVEL})"
+        verb = "repeat" if self.what == "rates" else "repeats"
+        return f"the {self.what} of rounds {first} and {second} {verb} ({chance}, level {LEVEL})"
 
     def __str__(self) -> str:
         return self.described(str(self.first + 1), str(self.second + 1))
