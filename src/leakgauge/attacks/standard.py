@@ -41,7 +41,7 @@ USUAL = 1e-3
 @register("attack", "standard")
 @dataclass(frozen=True, repr=False)
 class Standard(Part):
-    """A parameter-free, versioned attack: quote it as ``standard()`` version 2.
+    """A parameter-free, versioned attack: quote it as ``standard()`` version 3.
 
     1. What structure gives exactly is read off (:mod:`~leakgauge.attacks.structure`).
     2. Else :meth:`choose` tries more than sixty settings on reference records: starts, prior weights, the likelihoods
@@ -57,7 +57,7 @@ class Standard(Part):
     are chosen among. ``work`` sets the evaluations, never seconds; ``labels`` is set by the threat.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     models_defense: ClassVar[Literal["any"]] = "any"
 
     work: Work = "standard"
@@ -78,8 +78,8 @@ class Standard(Part):
 
     @property
     def attacks_worth(self) -> float:
-        """What a choice costs, in attacks on one update: twice what ``adaptive(steps=1000)`` spends on ten."""
-        return 20.0
+        """What a choice costs, in attacks on one update."""
+        return self.effort.attacks_worth
 
     def choose(
         self,
