@@ -82,24 +82,25 @@ class Portfolio:
 
     def firsts(self, steps: int) -> list[Adversary]:
         """Some forty first stages, in families that share every observation."""
-        likelihood = self.base.likelihood
-        stages = [
-            self._first(self.base, likelihood, steps, sign, start, *axes)
-            for sign, start in (("soft", "grey"), ("hard", "grey"), ("soft", "normal"))
-            for axes in self._axes
-        ]
-        if _is_cosine(likelihood):
-            other, base = self.fine, self.base
+        base, every = self.base, self._axes
+        if _is_cosine(base.likelihood):
+            other = replace(base, likelihood=self.fine)
         else:
-            other, base = cosine(), replace(self.base, prior=_beside_cosine(self.base.prior))
-        if other != likelihood:
-            stages += [self._first(base, other, steps, "soft", "grey", *axes) for axes in self._axes]
-        return stages
+            other = replace(base, likelihood=cosine(), prior=_beside_cosine(base.prior))
+        close = replace(base, likelihood=self.fine)
+        families = [
+            [self._first(base, _adam(rate, steps, "soft"), factor) for factor, rate in every],
+            [self._first(base, _adam(rate, steps, "hard"), factor) for factor, rate in every],
+            [self._first(base, _adam(rate, steps, "soft"), factor, "normal") for factor, rate in every[1::2]],
+            [self._first(close, _quasi(steps), factor) for factor in dict.fromkeys(factor for factor, _ in every)],
+        ]
+        if other.likelihood != base.likelihood:
+            families.append([self._first(other, _adam(rate, steps, "soft"), factor) for factor, rate in every])
+        return [stage for stages in families for stage in stages]
 
     def extensions(self, last: Adversary, steps: int) -> list[Adversary]:
         """Stages that may follow one."""
-        comparable = _is_cosine(last.likelihood) == _is_cosine(self.base.likelihood) or last.likelihood == self.fine
-        prior = last.prior if comparable else self.base.prior  # nats weigh a prior otherwise than a cosine does
+        prior = self._prior_after(last)
         after = replace(last, labels="inferred", start="grey")
 
         def stage(factor: float, solver: Solver) -> Adversary:
@@ -110,17 +111,22 @@ class Portfolio:
             stage(0.1, _adam(0.03, steps, "soft")),
             stage(1.0, _quasi(steps)),
             stage(0.1, _quasi(steps)),
-            stage(0.01, _quasi(2 * steps)),
+            stage(0.01, _quasi(steps)),
         ]
 
     def finishes(self, last: Adversary, steps: int) -> list[Adversary]:
         """Stages that may end a setting: what has converged retires, the others go on four times as long."""
-        after = replace(last, likelihood=self.fine, labels="inferred", start="grey")
-        listed = [replace(after, prior=_weighed(last.prior, factor), solver=_quasi(4 * steps)) for factor in (1.0, 0.1)]
+        prior, after = self._prior_after(last), replace(last, likelihood=self.fine, labels="inferred", start="grey")
+        listed = [replace(after, prior=_weighed(prior, f), solver=_quasi(4 * steps, 60)) for f in (1.0, 0.1)]
         if self.gauss_newton:
             newton = gauss_newton(steps=max(2, steps // 30), inner=100)
-            listed.append(replace(after, prior=_weighed(last.prior, 0.1), solver=newton))
+            listed.append(replace(after, prior=_weighed(prior, 0.1), solver=newton))
         return listed
+
+    def _prior_after(self, last: Adversary) -> Any:
+        """The prior that a stage by the fine likelihood begins with: nats weigh one otherwise than a cosine does."""
+        comparable = _is_cosine(last.likelihood) == _is_cosine(self.base.likelihood) or last.likelihood == self.fine
+        return last.prior if comparable else self.base.prior
 
     @property
     def _axes(self) -> list[tuple[float, float]]:
@@ -128,18 +134,15 @@ class Portfolio:
         weighed = isinstance(self.base.prior, Scaled)
         return [(factor, 0.1) for factor in WEIGHTS] if weighed else [(1.0, rate) for rate in RATES]
 
-    def _first(
-        self, base: Adversary, likelihood: Likelihood, steps: int, sign: Any, start: Any, factor: float, rate: float
-    ) -> Adversary:
-        solver, prior = _adam(rate, steps, sign), _weighed(base.prior, factor)
-        return replace(base, likelihood=likelihood, prior=prior, solver=solver, start=start, restarts=1)
+    def _first(self, base: Adversary, solver: Solver, factor: float, start: Any = "grey") -> Adversary:
+        return replace(base, prior=_weighed(base.prior, factor), solver=solver, start=start, restarts=1)
 
     # --- without reference records
 
     def fixed(self, steps: int) -> list[Staged]:
         """For whoever cannot choose: what ``adaptive()`` does, and two stages from a usual and a strong prior."""
-        first = [self._first(self.base, self.base.likelihood, n, "soft", "grey", 1.0, 0.1) for n in (3 * steps, steps)]
-        strong = self._first(self.base, self.base.likelihood, steps, "soft", "grey", 30.0, 0.1)
+        first = [self._first(self.base, _adam(0.1, n, "soft"), 1.0) for n in (3 * steps, steps)]
+        strong = self._first(self.base, _adam(0.1, steps, "soft"), 30.0)
         others = [first[1], strong] if isinstance(self.base.prior, Scaled) else [first[1]]
         return [Staged((first[0],)), *(Staged((one, self.extensions(one, steps)[3])) for one in others)]
 
@@ -183,8 +186,8 @@ def _adam(rate: float, steps: int, sign: Any) -> Solver:
     return adam(lr=rate, steps=steps, sign=sign, schedule=cosine_decay(floor=0.01))
 
 
-def _quasi(steps: int) -> Solver:
-    return lbfgs(steps=steps, history=20, patience=max(20, steps // 4), tolerance=1e-3)
+def _quasi(steps: int, history: int = 20) -> Solver:
+    return lbfgs(steps=steps, history=history, patience=max(40, steps // 4), tolerance=1e-3)
 
 
 __all__ = ["Portfolio"]
