@@ -28,11 +28,12 @@ from leakgauge.adversary import (
     l2,
     through,
 )
+from leakgauge.adversary.adversary import MEMORY
+from leakgauge.adversary.joining import joined
 from leakgauge.adversary.likelihoods import Density
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.rates import Shared
 from leakgauge.adversary.rounding import is_rounding
-from leakgauge.adversary.run import MEMORY, joined
 from leakgauge.adversary.simulation import Simulation, StandIn, simulate, simulate_whole
 from leakgauge.adversary.simulation.labels import labels_by_simulation
 from leakgauge.adversary.simulation.simulate import is_silent
