@@ -78,18 +78,18 @@ class Beginning:
             if self.first[r] != r and address in self.rates:
                 continue
             weight, laws = self._prior_weight, self.task.laws(address)
-            start = self._rates_of(address, r, keys)
             for name, shape in self.task.shapes(address, self.group.batch).items():
-                blocks[block(r, address, name)] = Block.of_law(
-                    laws[name], (len(seeds), *shape), self.like, weight, start
-                )
+                start = self._rates_of(address, r, keys, shape)
+                whole = (len(seeds), *shape)
+                blocks[block(r, address, name)] = Block.of_law(laws[name], whole, self.like, weight, start)
         return Unknowns(blocks)
 
-    def _rates_of(self, address: str, r: int, keys: Sequence[Key]) -> Tensor | None:
+    def _rates_of(self, address: str, r: int, keys: Sequence[Key], shape: tuple[int, ...]) -> Tensor | None:
         """Where hidden rates of round r begin, if an earlier attack says so."""
         if self.shared is None or address not in self.shared.rates:
             return None
-        return self.shared.rates[address][[self.group.places[key.observation] for key in keys], r]
+        factors = self.shared.rates[address][[self.group.places[key.observation] for key in keys], r]
+        return factors.view(-1, *(1 for _ in shape)).expand(-1, *shape)
 
     def of_round(self, values: Tree, r: int) -> dict[str, Any]:
         """The nuisances among the unknowns of round r, by address; rates are those of the first round that shares."""
