@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.papers.catalogue import tables
-from leakgauge.papers.contract import Figure, Table
-from leakgauge.papers.recording import recorded, state_of
-from leakgauge.report.svg import Scale, element, marker, tick
+from leakgauge.papers.contract import SCALES, Figure, Scale, Table
+from leakgauge.papers.judging import judged
+from leakgauge.papers.recording import command, recorded, state_of
+from leakgauge.report import svg
+from leakgauge.report.svg import element, marker, tick
 
 HERE = Path(__file__).parent
 FIGURES = HERE / "papers"
@@ -32,7 +34,12 @@ paper's. This page is generated (`python docs/make_papers.py`) from stored resul
 
 `leakgauge papers` prints the list, `leakgauge papers run bayes/table-2 --scale small --workers 2` runs one; the
 scales are `smoke` (seconds; other data or networks stand in), `small` (minutes on two cores) and `full` (the paper's
-sizes). [How to add one](how-to/add-a-reproduction.md).
+sizes). A `smoke` compares no printed number; it asks whether the finding is there at all, of two or three images, and
+its wide intervals say how little that proves. [How to add one](how-to/add-a-reproduction.md).
+
+The drawings are SVG of our own, from the numbers that are stored with the sources: they need no further package, are
+the same to the byte on every machine (a test compares them), and stay sharp. Intervals are 95 % of the mean over
+images or runs; a "differs" without a known reason says so.
 
 """
 
@@ -59,10 +66,8 @@ def section(table: Table) -> str:
         lines.append(f"\n{about}\n")
     lines.append(f"\nState: **{state_of(table)}**.\n")
     if result is None:
-        printed = [cell for cell in table.cells if cell.expected is not None]
-        if printed and not table.sizes:
-            lines.append(f"\n{len(printed)} printed numbers wait, from {printed[0].name} ({printed[0].expected}) on.\n")
-        return "".join(lines)
+        rows = judged(table, None, {})
+        return "".join([*lines, *scales(table, ()), unmeasured([(row.name, row.paper) for row in rows])])
     lines.append(f"\n    {result['command']}\n")
     lines.append(
         f"\nCommit {result['commit']}, {result['date']}, {result['seconds']:.0f} processor seconds; "
@@ -70,12 +75,29 @@ def section(table: Table) -> str:
     )
     if result["reduced"]:
         lines.append(f"\nReduced: {'; '.join(result['reduced'])}.\n")
-    lines.append(rows_of(result))
+    lines += [rows_of(result), *scales(table, SCALES[: SCALES.index(result["scale"]) + 1])]
     for how, _ in panels(table, result):
         lines.append(f"\n![{table.title}: {how.y} by {how.x}](papers/{panel_name(table, how)})\n")
     if result.get("pictures"):
         lines.append(f"\n![{table.title}: pictures](papers/{anchor(table.name)}-pictures.svg)\n")
     return "".join(lines)
+
+
+def scales(table: Table, without: Sequence[Scale]) -> list[str]:
+    """The commands of the other scales, and what each reduces."""
+    others = [(scale, table.sizes[scale]) for scale in SCALES if scale in table.sizes and scale not in without]
+    return [
+        f"\nNot recorded: `{command(table, scale)}`{'; reduced: ' if size.reduced else ''}{'; '.join(size.reduced)}.\n"
+        for scale, size in others
+    ]
+
+
+def unmeasured(cells: Sequence[tuple[str, str]]) -> str:
+    """Cells without a number of ours, with the paper's."""
+    if not cells:
+        return ""
+    names = "; ".join(f"{name} ({paper})" if paper else name for name, paper in cells)
+    return f"\nNot run yet: {names}.\n".replace("|", "\\|")
 
 
 def figures() -> dict[Path, str]:
@@ -107,7 +129,7 @@ def panel_name(table: Table, how: Figure) -> str:
 
 
 def rows_of(result: Mapping[str, Any]) -> str:
-    """The rows that were measured, or cannot be; those that only another scale measures are counted."""
+    """The rows that were measured, or cannot be, then those that only another scale measures."""
     same = "; ".join(result["reduced"])
     rows = [row for row in result["rows"] if row["verdict"] != "not run"]
     lines = ["\n| cell | paper | ours | verdict | why |\n|---|---|---|---|---|\n"]
@@ -118,8 +140,8 @@ def rows_of(result: Mapping[str, Any]) -> str:
         why = "" if row["why"] == same else row["why"]
         name = row["name"].replace("|", "\\|")
         lines.append(f"| {name} | {row['paper']} | {ours} | {row['verdict']} | {why} |\n")
-    left = len(result["rows"]) - len(rows)
-    return "".join(lines) + (f"\n{left} more cells are not run at this scale.\n" if left else "")
+    left = [(row["name"], row["paper"]) for row in result["rows"] if row["verdict"] == "not run"]
+    return "".join(lines) + unmeasured(left)
 
 
 def drawn(curves: Mapping[str, Sequence[Sequence[float]]], how: Figure, title: str) -> str:
@@ -132,8 +154,8 @@ def drawn(curves: Mapping[str, Sequence[Sequence[float]]], how: Figure, title: s
         name: sorted((moved(x, how.log_x), moved(y, how.log_y)) for x, y in some) for name, some in curves.items()
     }
     xs, ys = ([point[i] for some in points.values() for point in some] for i in (0, 1))
-    x = Scale(min(xs), max(xs), LEFT, WIDTH - 20)
-    y = Scale(min(ys), max(ys), TOP + HEIGHT, TOP)
+    x = svg.Scale(min(xs), max(xs), LEFT, WIDTH - 20)
+    y = svg.Scale(min(ys), max(ys), TOP + HEIGHT, TOP)
     parts = [*axis(x, how.log_x, vertical=False), *axis(y, how.log_y, vertical=True)]
     for i, (name, some) in enumerate(points.items()):
         colour, place = COLOURS[i % len(COLOURS)], TOP + HEIGHT + 60 + 18 * i
@@ -148,7 +170,7 @@ def drawn(curves: Mapping[str, Sequence[Sequence[float]]], how: Figure, title: s
     return whole(title, WIDTH, TOP + HEIGHT + 60 + 18 * len(points), parts)
 
 
-def axis(scale: Scale, log: bool, *, vertical: bool) -> list[str]:
+def axis(scale: svg.Scale, log: bool, *, vertical: bool) -> list[str]:
     """Grid lines and their numbers."""
     parts: list[str] = []
     for value in scale.ticks():

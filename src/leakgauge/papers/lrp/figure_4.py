@@ -102,8 +102,8 @@ def _mean_gap(one: str, other: str) -> Any:
 
 
 BRIEF = "sample, "
-FEW: dict[str, Any] = {"name": "fashion_mnist_sample", "model": "cnn_13700", "records": 3, "steps": 40}
-FEW |= {"public": 1000, "epochs": 6, "perceptual": False}
+FEW: dict[str, Any] = {"name": "fashion_mnist_sample", "model": "cnn_13700", "records": 3, "steps": 60}
+FEW |= {"public": 1000, "epochs": 40, "perceptual": False}
 TABLES = (
     Table(
         "lrp/figure-4",
@@ -135,7 +135,7 @@ TABLES = (
         {
             "smoke": Size(
                 _work(BRIEF, ("none", "LRP"), **FEW),
-                ("Fashion-MNIST, 3 images; autoencoder of 1,000", "40 generations", "squared error instead of LPIPS"),
+                ("Fashion-MNIST, 3 images; autoencoder of 1,000", "60 generations", "squared error instead of LPIPS"),
             ),
             "small": Size(
                 _work("", tuple(ARMS)),
