@@ -63,12 +63,15 @@ def trained_task(name: str, network: Network, batch: int, steps: int, seed: int)
     return task.at(last.state)
 
 
-def adversary(knowledge: Knowledge, steps: int, labels: Literal["inferred", "joint"] = "inferred") -> Adversary:
-    """The paper's objective with weights for images in [0, 1], by Adam on softened signs, decayed as there."""
+def adversary(knowledge: Knowledge, steps: int) -> Adversary:
+    """The paper's objective with weights for images in [0, 1], by Adam on softened signs, decayed as there.
+
+    Labels that are not known are searched with the images.
+    """
     norms, _, weight = KNOWLEDGE[knowledge]
     prior: Any = 1e-3 * tv() + weight * batch_norm() if weight else 1e-3 * tv()
     solver = adam(lr=0.1, steps=steps, sign="soft", schedule=step_decay())
-    return Adversary(cosine(), prior, solver, labels=labels, start="grey", norms=norms)
+    return Adversary(cosine(), prior, solver, labels="joint", start="grey", norms=norms)
 
 
 def measure(
@@ -98,7 +101,7 @@ def measure(
     grants |= {"indices", "coefficients"} if mixed else set()
     threat = Threat(labels=labels, grants=frozenset(grants))
     observed = observe(task, private, threat=threat, seed=seed + 1, rounds=rounds if mixed else 1)
-    attack: Any = adaptive(steps=steps) if mixed else adversary(knowledge, steps, "joint")
+    attack: Any = adaptive(steps=steps) if mixed else adversary(knowledge, steps)
     inputs = attack(task, observed, seed=seed).inputs
     truth = private.inputs.view_as(inputs)
     matched = match(inputs, truth).apply(inputs).flatten(0, 1).clamp(0, 1)
