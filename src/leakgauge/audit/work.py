@@ -124,7 +124,8 @@ class Work:
             and cell.parents
             and self.store.done(cell.parents[-1])
         ):
-            choice = Choice.of_json(self.store.result(cell.parents[-1]))
+            path, own = self.store.cell(cell.parents[-1]), f"{text_of(cell.settings)} {cell.defense!r}"
+            choice = Choice.of_json(self.store.result(cell.parents[-1]), where=str(path), own=own)
             return named, choice.attack, choice.sentences(named)
         return named, named, []
 
