@@ -145,9 +145,11 @@ def brief(text: str, most: int = 100) -> str:
 
 def printable(text: str) -> str:
     """Text without control characters, which could rewrite what a terminal shows; line breaks and tabs stay."""
-    return text if text.isascii() and text.isprintable() else "".join(map(_harmless, text))
+    if text.isascii() and text.isprintable():
+        return text
+    harmful = {ord(character): "\ufffd" for character in set(text) if not _harmless(character)}  # pages are long
+    return text.translate(harmful) if harmful else text
 
 
-def _harmless(character: str) -> str:
-    fine = character in "\n\t" or character.isprintable() or category(character) == "Zs"
-    return character if fine else "\ufffd"
+def _harmless(character: str) -> bool:
+    return character in "\n\t" or character.isprintable() or category(character) == "Zs"

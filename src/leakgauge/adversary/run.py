@@ -17,7 +17,7 @@ from leakgauge.adversary.ghost import Ghost
 from leakgauge.adversary.joining import joined
 from leakgauge.adversary.labels.reader import labels_by_restart
 from leakgauge.adversary.likelihoods import scaled_alike
-from leakgauge.adversary.memory import bytes_per_observation, bytes_per_problem
+from leakgauge.adversary.memory import at_once, bytes_per_observation, bytes_per_problem
 from leakgauge.adversary.paths import Path, PathName, choose
 from leakgauge.adversary.rates import Shared
 from leakgauge.adversary.rounds import Group, Shown, groups
@@ -159,11 +159,11 @@ class _Run:
         points = self.adversary.ball.points if self.adversary.ball else 1
         each = bytes_per_problem(self.task, self.group.batch, points, width)
         observed = bytes_per_observation(self.task, len(self.group.states), width)
-        chunk: list[Key] = []
+        chunk, most = list[Key](), at_once(len(keys))
         cost, last = 0, -1
         for key in keys:
             more = each + (observed if key.observation != last else 0)
-            if chunk and cost + more > self.memory:
+            if chunk and (cost + more > self.memory or len(chunk) >= most):
                 yield chunk
                 chunk, cost, more = [], 0, each + observed
             chunk.append(key)
