@@ -15,8 +15,10 @@ from leakgauge.adversary.adversary import MEMORY, Adversary, Reconstruction
 from leakgauge.adversary.features import noted_by, seen_of
 from leakgauge.adversary.ghost import Ghost
 from leakgauge.adversary.labels.reader import labels_by_restart
+from leakgauge.adversary.likelihoods import scaled_alike
 from leakgauge.adversary.memory import bytes_per_observation, bytes_per_problem
 from leakgauge.adversary.paths import Path, PathName, choose
+from leakgauge.adversary.rates import Shared
 from leakgauge.adversary.rounds import Group, Shown, groups
 from leakgauge.adversary.solver import Problem, Solution
 from leakgauge.adversary.solver.problem import Composite, Value, draw, spread, sweep
@@ -44,12 +46,13 @@ def attack(
     memory: int = MEMORY,
     progress: Progress | None = None,
     begin: Tensor | None = None,
+    shared: Shared | None = None,
 ) -> list[Reconstruction]:
     """Attack every observation with every setting, all as problems of one solver; one result per setting.
 
     Settings may differ in numbers only (learning rate, prior weight …): observations are shared among them. The first
     start of observation i is ``begin[i]``, if given, or ``begin[s, i]`` for setting s: an attack goes on where another
-    one ended.
+    one ended. ``shared`` says which rounds of every observation drew the same hidden rates: they are then one unknown.
     """
     check(task, observations)
     if device is not None:
@@ -72,7 +75,7 @@ def attack(
     adversary = sweep(list(settings))
     _check_sweep(adversary)
     runs = [
-        _Run(adversary, len(settings), group, seed, path, memory, progress, begin)
+        _Run(adversary, len(settings), group, seed, path, memory, progress, begin, shared)
         for group in groups(task, observations)
     ]
     parts = [run.reconstruct() for run in runs]
@@ -166,6 +169,7 @@ class _Run:
     memory: int
     progress: Progress | None
     begin: Tensor | None
+    shared: Shared | None = None
     evaluations: int = 0
     used: str = ""
     best: dict[tuple[int, int], _Best] = field(default_factory=dict)
@@ -174,12 +178,17 @@ class _Run:
         self.task, self.like = self.group.task, self.group.like
         case = Case(self.adversary, self.task, self.group.knows)
         self.likelihood, listed = settled(case)
+        self.first = self.shared.first if self.shared else tuple(range(len(self.group.states)))
+        self.fits_scale = bool(self.shared and case.scales)  # one for all rounds that share it, in closed form
+        if self.fits_scale:
+            self.likelihood = self.adversary.likelihood
         refuse_without_norms(self.task, self.adversary.norms)
         elsewhere = {
             LABELS,
             BATCH_STATISTICS,
-            *(case.scales if case.hidden_scale else ()),
+            *(case.scales if case.hidden_scale or self.fits_scale else ()),
         }  # a fitted scale is the likelihood's own
+        self.rates = frozenset(case.rates)
         self.searched = [one.address for one in listed if one.how == "optimised" and one.address not in elsewhere]
         self.labels = self._labels()
         self.generator = generator_in(self.adversary.prior)
@@ -268,13 +277,15 @@ class _Run:
             sharing, once, listed = sharing_of(which), dict[int, Batch](), list[Batch]()
             for r, (path, visible) in enumerate(zip(paths, rounds, strict=True)):
                 granted = self._granted(visible, row_of[which], statistics[r])
-                nuisances = {**self._placeholders(len(which)), **_of_round(values, r), **granted}
+                nuisances = {**self._placeholders(len(which)), **self._of_round(values, r), **granted}
                 if nuisances or same[r] not in once:
                     once[same[r]] = path.updates(replace(candidate, nuisances=nuisances), sharing)
                 listed.append(once[same[r]])
             return listed
 
         def judged(update: Sequence[Batch]) -> Tensor:
+            if self.fits_scale:
+                update = scaled_alike(update, [visible.observed for visible in rounds], self.first)
             terms = [
                 self.likelihood(one, visible.observed, visible.known, self.task.protection)
                 for one, visible in zip(update, rounds, strict=True)
@@ -379,10 +390,25 @@ class _Run:
             logits = draw(seeds, (self.group.batch, self.task.domain.classes), 4, like=self.like)
             blocks[SOFT_LABELS] = Block(logits, decode=lambda raw: raw.softmax(-1))
         for r, address in product(range(len(self.group.states)), self.searched):
+            if self.first[r] != r and address in self.rates:
+                continue
             weight, laws = self._prior_weight, self.task.laws(address)
+            start = self._rates_of(address, r, keys)
             for name, shape in self.task.shapes(address, self.group.batch).items():
-                blocks[_block(r, address, name)] = Block.of_law(laws[name], (len(seeds), *shape), self.like, weight)
+                blocks[_block(r, address, name)] = Block.of_law(
+                    laws[name], (len(seeds), *shape), self.like, weight, start
+                )
         return Unknowns(blocks)
+
+    def _rates_of(self, address: str, r: int, keys: Sequence[_Key]) -> Tensor | None:
+        """Where hidden rates of round r begin, if an earlier attack says so."""
+        if self.shared is None or address not in self.shared.rates:
+            return None
+        return self.shared.rates[address][[self.group.places[key.observation] for key in keys], r]
+
+    def _of_round(self, values: Tree, r: int) -> dict[str, Any]:
+        """The nuisances among the unknowns of round r, by address; rates are those of the first round that shares."""
+        return {**_of_round(values, self.first[r]), **_of_round(values, r)}
 
     def _block(self, seeds: Sequence[int], keys: Sequence[_Key]) -> Block:
         return Block(self._inputs(seeds, keys), box=self.task.domain.box)
@@ -455,7 +481,9 @@ class _Run:
         blocks, values = dict(unknowns.blocks), unknowns.decode(unknowns.start)
         sharing = Sharing(tuple(torch.bincount(row_of).tolist()))
         for r, (path, visible) in enumerate(zip(paths, rounds, strict=True)):
-            nuisances = {**_of_round(values, r), **self._granted(visible, row_of, statistics[r])}
+            if self.first[r] != r:
+                continue
+            nuisances = {**self._of_round(values, r), **self._granted(visible, row_of, statistics[r])}
             small = {**nuisances, LEARNING_RATE: torch.full_like(row_of, SMALL_RATE, dtype=self.like.dtype)}
             candidate = replace(self._candidate(values, labels), nuisances=small)
             with torch.no_grad():
@@ -474,7 +502,7 @@ class _Run:
         values = {name: value[:1] for name, value in unknowns.decode(unknowns.start).items()}
         nuisances = {
             **self._placeholders(1),
-            **_of_round(values, r),
+            **self._of_round(values, r),
             **self._granted(first, torch.zeros(1, dtype=torch.long), statistics),
         }
         probe = replace(self._candidate(values, None if labels is None else labels[:1]), nuisances=nuisances)
