@@ -34,7 +34,7 @@ WEIGHTS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Of the prior, beside the weight that ``adaptive()`` gives it."""
 RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Learning rates, where there is no prior to weigh."""
-MOST_UNKNOWNS, MOST_ENTRIES = 4096, 1_000_000
+MOST_UNKNOWNS, MOST_ENTRIES = 1024, 1_000_000
 """Beyond these Gauss-Newton is not tried: too many products for one step, too large an update to form."""
 
 
@@ -115,9 +115,14 @@ class Portfolio:
         ]
 
     def finishes(self, last: Adversary, steps: int) -> list[Adversary]:
-        """Stages that may end a setting: what has converged retires, the others go on four times as long."""
+        """Stages that may end a setting: what has converged retires, the others go on for long.
+
+        Of smooth networks L-BFGS gains most, with more of its history; at the kinks of ReLU and total variation its
+        line search ends, and small steps of Adam go on.
+        """
         prior, after = self._prior_after(last), replace(last, likelihood=self.fine, labels="inferred", start="grey")
-        listed = [replace(after, prior=_weighed(prior, f), solver=_quasi(4 * steps, 60)) for f in (1.0, 0.1)]
+        solvers = [(_quasi(4 * steps, 60), 1.0), *((_adam(0.01, 3 * steps, "soft"), factor) for factor in (1.0, 0.1))]
+        listed = [replace(after, prior=_weighed(prior, factor), solver=solver) for solver, factor in solvers]
         if self.gauss_newton:
             newton = gauss_newton(steps=max(2, steps // 30), inner=100)
             listed.append(replace(after, prior=_weighed(prior, 0.1), solver=newton))
