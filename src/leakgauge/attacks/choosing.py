@@ -45,14 +45,14 @@ class Effort:
 
     @property
     def attacks_worth(self) -> float:
-        """What a choice costs, in attacks on one update: forty first looks, then stages of one, six and eight units."""
-        units = self.records * (self.keep + 6 * self.extend + 8 * self.finish)
-        return (40 * self.first * self.look + units * self.unit) / (7 * self.unit)
+        """What a choice costs, in attacks on one update: forty first looks, then stages of one, six and ten units."""
+        units = self.records * (self.keep + 6 * self.extend + 10 * self.finish)
+        return (40 * self.first * self.look + units * self.unit) / (6 * self.unit)
 
 
 EFFORTS = {
     "quick": Effort(first=25, unit=50, look=2, keep=6, extend=2, finish=1, finalists=2, records=4),
-    "standard": Effort(first=50, unit=150, look=2, keep=8, extend=2, finish=1, finalists=2, records=4),
+    "standard": Effort(first=40, unit=150, look=2, keep=8, extend=2, finish=1, finalists=2, records=4),
     "thorough": Effort(first=150, unit=400, look=4, keep=16, extend=4, finish=2, finalists=3, records=12),
 }
 

@@ -21,20 +21,23 @@ from leakgauge.adversary import (
     lbfgs,
 )
 from leakgauge.adversary.likelihoods import Cosine, Through
-from leakgauge.adversary.solver import Solver
+from leakgauge.adversary.solver import Lbfgs, Solver
 from leakgauge.attacks.adaptive import LENGTHS, Adaptive
 from leakgauge.attacks.believed import believed
 from leakgauge.attacks.staged import Staged, posterior
 from leakgauge.errors import NoDensityError
 from leakgauge.observation import Observation
 from leakgauge.priors.base import Scaled
+from leakgauge.priors.total_variation import TotalVariation
 from leakgauge.task import Task
 
 WEIGHTS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Of the prior, beside the weight that ``adaptive()`` gives it."""
+SMOOTHING = 0.01
+"""Of total variation beside L-BFGS, whose line search ends at a kink."""
 RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Learning rates, where there is no prior to weigh."""
-MOST_UNKNOWNS, MOST_ENTRIES = 4096, 1_000_000
+MOST_UNKNOWNS, MOST_ENTRIES = 1024, 1_000_000
 """Beyond these Gauss-Newton is not tried: too many products for one step, too large an update to form."""
 
 
@@ -104,7 +107,7 @@ class Portfolio:
         after = replace(last, labels="inferred", start="grey")
 
         def stage(factor: float, solver: Solver) -> Adversary:
-            return replace(after, likelihood=self.fine, prior=_weighed(prior, factor), solver=solver)
+            return replace(after, likelihood=self.fine, prior=_weighed(prior, factor, solver), solver=solver)
 
         return [
             replace(after, solver=_adam(0.03, 2 * steps, "soft")),
@@ -115,12 +118,17 @@ class Portfolio:
         ]
 
     def finishes(self, last: Adversary, steps: int) -> list[Adversary]:
-        """Stages that may end a setting: what has converged retires, the others go on four times as long."""
+        """Stages that may end a setting: what has converged retires, the others go on for long.
+
+        Of smooth networks L-BFGS gains most, with more of its history; at the kinks of ReLU and total variation its
+        line search ends, and small steps of Adam go on.
+        """
         prior, after = self._prior_after(last), replace(last, likelihood=self.fine, labels="inferred", start="grey")
-        listed = [replace(after, prior=_weighed(prior, f), solver=_quasi(4 * steps, 60)) for f in (1.0, 0.1)]
+        solvers = [(_quasi(4 * steps, 60), 1.0), *((_adam(0.01, 3 * steps, "soft"), factor) for factor in (1.0, 0.1))]
+        listed = [replace(after, prior=_weighed(prior, factor, solver), solver=solver) for solver, factor in solvers]
         if self.gauss_newton:
             newton = gauss_newton(steps=max(2, steps // 30), inner=100)
-            listed.append(replace(after, prior=_weighed(prior, 0.1), solver=newton))
+            listed.append(replace(after, prior=_weighed(prior, 0.1, newton), solver=newton))
         return listed
 
     def _prior_after(self, last: Adversary) -> Any:
@@ -135,7 +143,7 @@ class Portfolio:
         return [(factor, 0.1) for factor in WEIGHTS] if weighed else [(1.0, rate) for rate in RATES]
 
     def _first(self, base: Adversary, solver: Solver, factor: float, start: Any = "grey") -> Adversary:
-        return replace(base, prior=_weighed(base.prior, factor), solver=solver, start=start, restarts=1)
+        return replace(base, prior=_weighed(base.prior, factor, solver), solver=solver, start=start, restarts=1)
 
     # --- without reference records
 
@@ -172,9 +180,14 @@ def _is_cosine(likelihood: Likelihood) -> bool:
     return isinstance(likelihood.likelihood if isinstance(likelihood, Through) else likelihood, Cosine)
 
 
-def _weighed(prior: Any, factor: float) -> Any:
-    """A prior with its weight multiplied; a flat one as it is."""
-    return Scaled(float(f"{factor * prior.weight:.6g}"), prior.prior) if isinstance(prior, Scaled) else prior
+def _weighed(prior: Any, factor: float, solver: Solver) -> Any:
+    """A prior with its weight multiplied, rounded off where a line search has to follow it; a flat one as it is."""
+    if not isinstance(prior, Scaled):
+        return prior
+    kind = prior.prior
+    if isinstance(kind, TotalVariation):
+        kind = replace(kind, smoothing=SMOOTHING if isinstance(solver, Lbfgs) else 0.0)
+    return Scaled(float(f"{factor * prior.weight:.6g}"), kind)
 
 
 def _beside_cosine(prior: Any) -> Any:
