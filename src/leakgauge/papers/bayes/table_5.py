@@ -45,8 +45,8 @@ TABLES = (
             "full": Size(_work(tuple(DEFENSES), step=500, reported=100), ("15 or 22 settings searched",)),
         },
         measure,
-        "As Table 2. The released code squares the distance to the range, unlike its text; ours follows the code. It has "
-        "no smoke: on two images of the bundled sample, step 0, untuned, the pixel range gains nothing (−0.2 dB).",
+        "As Table 2. The released code squares the distance to the range, unlike its text; ours follows the code. "
+        "There is no smoke: on two bundled images, step 0, untuned, the pixel range gains nothing (−0.2 dB).",
         {"": "the paper's training recipe is not released; ours is in leakgauge.papers.bayes.tuned"},
     ),
 )
