@@ -67,7 +67,9 @@ def section(table: Table) -> str:
     lines.append(f"\nState: **{state_of(table)}**.\n")
     if result is None:
         rows = judged(table, None, {})
-        return "".join([*lines, *scales(table, ()), unmeasured([(row.name, row.paper) for row in rows])])
+        lost = [f"\nCannot be run: {row.name}: {row.why}.\n" for row in rows if row.verdict == "cannot be run"]
+        left = [(row.name, row.paper) for row in rows if row.verdict == "not run"]
+        return "".join([*lines, *scales(table, ()), unmeasured(left), *lost])
     lines.append(f"\n    {result['command']}\n")
     lines.append(
         f"\nCommit {result['commit']}, {result['date']}, {result['seconds']:.0f} processor seconds; "
@@ -138,6 +140,7 @@ def rows_of(result: Mapping[str, Any]) -> str:
         if row["low"] is not None:
             ours += f" [{row['low']:.4g}, {row['high']:.4g}]"
         why = "" if row["why"] == same else row["why"]
+        why = why if row.get("settled", True) else "the mean does, its interval reaches further"
         name = row["name"].replace("|", "\\|")
         lines.append(f"| {name} | {row['paper']} | {ours} | {row['verdict']} | {why} |\n")
     left = [(row["name"], row["paper"]) for row in result["rows"] if row["verdict"] == "not run"]
