@@ -16,6 +16,7 @@ LeakgaugeError
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import IntEnum
@@ -104,6 +105,16 @@ class PathError(LeakgaugeError):
 
 class MissingExtraError(LeakgaugeError):
     """An optional dependency that is not installed; the remedy is one command."""
+
+
+def need(package: str, what: str, *, where: str, extra: str) -> None:
+    """Say which extra brings an optional package, where it is not installed: ``what`` needs it."""
+    try:
+        importlib.import_module(package)
+    except ImportError:
+        raise MissingExtraError(
+            f"{what} the package {package}", where=where, remedy=f"type: pip install 'leakgauge[{extra}]'"
+        ) from None
 
 
 class AssumptionWarning(UserWarning):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import torch
 
 from leakgauge.adversary import Adversary, Attack, Reconstruction
 from leakgauge.attacks.portfolio import Portfolio
-from leakgauge.attacks.staged import BestOf, Staged, best, posterior, stage_after
+from leakgauge.attacks.staged import BestOf, Staged, best, family, posterior, stage_after
 from leakgauge.errors import LeakgaugeError, brief
 from leakgauge.expr import PATH, described, parse
 from leakgauge.observation import Observation
@@ -29,9 +29,9 @@ Score = Callable[[Reconstruction, Sequence[int]], float]
 class Effort:
     """How much is tried, in evaluations of one update.
 
-    ``first`` steps of every first stage on ``look`` records; the best ``keep`` again with ``unit`` steps; the best
-    ``extend`` of them with every extension; the best ``finish`` with every finishing stage; the best ``finalists`` on
-    ``records`` records in all.
+    ``first`` steps of every first stage on ``look`` updates; then, on ``records`` updates, the best ``keep`` again with
+    ``unit`` steps, the best ``extend`` of them with every extension, the best ``finish`` with every finishing stage;
+    of the best ``finalists`` it is asked whether together they do better than the best alone.
     """
 
     first: int
@@ -43,11 +43,17 @@ class Effort:
     finalists: int
     records: int
 
+    @property
+    def attacks_worth(self) -> float:
+        """What a choice costs, in attacks on one update: forty first looks, then stages of one, six and ten units."""
+        units = self.records * (self.keep + 6 * self.extend + 10 * self.finish)
+        return (40 * self.first * self.look + units * self.unit) / (6 * self.unit)
+
 
 EFFORTS = {
     "quick": Effort(first=25, unit=50, look=2, keep=6, extend=2, finish=1, finalists=2, records=4),
-    "standard": Effort(first=60, unit=150, look=2, keep=10, extend=3, finish=1, finalists=2, records=4),
-    "thorough": Effort(first=150, unit=400, look=4, keep=16, extend=5, finish=3, finalists=3, records=12),
+    "standard": Effort(first=40, unit=150, look=2, keep=8, extend=2, finish=1, finalists=2, records=4),
+    "thorough": Effort(first=150, unit=400, look=4, keep=16, extend=4, finish=2, finalists=3, records=12),
 }
 
 
@@ -164,67 +170,49 @@ class Choosing:
 
     def choose(self) -> Choice:
         effort, portfolio = self.effort, self.portfolio
-        looks = self._rung("first look", [(None, one) for one in portfolio.firsts(effort.first)])
+        firsts = [(None, one) for one in portfolio.firsts(effort.first)]
+        looks = _varied(self._rung("first look", firsts, effort.look), family)
         again = [(None, _longer(one.attack.stages[0], effort.unit)) for one in looks[: effort.keep]]
-        firsts = self._rung("first stage", again)
-        pairs = [(one, ext) for one in firsts[: effort.extend] for ext in portfolio.extensions(_last(one), effort.unit)]
-        trials = _ranked([*firsts, *self._rung("second stage", pairs)])
-        pairs = [(one, end) for one in trials[: effort.finish] for end in portfolio.finishes(_last(one), effort.unit)]
-        trials = _ranked([*trials, *self._rung("third stage", pairs)])
-        return self._final(trials[: effort.finalists])
+        trials = self._rung("first stage", again, effort.records)
+        begun = _varied(trials, family)[: effort.extend]
+        pairs = [(one, stage) for one in begun for stage in portfolio.extensions(_last(one), effort.unit)]
+        trials = _ranked([*trials, *self._rung("second stage", pairs, effort.records)])
+        begun = trials[: effort.finish]
+        pairs = [(one, stage) for one in begun for stage in portfolio.finishes(_last(one), effort.unit)]
+        return self._final(_ranked([*trials, *self._rung("third stage", pairs, effort.records)]))
 
-    def _rung(self, name: str, pairs: Sequence[tuple[_Trial | None, Adversary]]) -> list[_Trial]:
-        """Run every stage after the setting that it extends; the best first."""
-        few = self.observations[: self.effort.look]
+    def _rung(self, name: str, pairs: Sequence[tuple[_Trial | None, Adversary]], count: int) -> list[_Trial]:
+        """Run every stage after the setting that it extends, on the first ``count`` updates; the best first."""
+        some = self.observations[:count]
         before = [None if trial is None else trial.guess for trial, _ in pairs]
         guesses = stage_after(
-            before, [stage for _, stage in pairs], self.task, few, seed=self.seed, progress=self.progress
+            before, [stage for _, stage in pairs], self.task, some, seed=self.seed, progress=self.progress
         )
         trials = []
         for (trial, stage), guess in zip(pairs, guesses, strict=True):
             attack = Staged((stage,)) if trial is None else trial.attack.then(stage)
-            trials.append(_Trial(attack, guess, self._scored(guess, range(len(few)))))
+            trials.append(_Trial(attack, guess, self._scored(guess, range(len(some)))))
             self.evaluations += guess.evaluations - (0 if trial is None else trial.guess.evaluations)
-        return self._noted(name, _ranked(trials))
-
-    def _noted(self, name: str, trials: list[_Trial]) -> list[_Trial]:
         self.tried += len(trials)
+        trials = _ranked(trials)
         self.rungs.append((name, len(trials), trials[0].score))
         return trials
 
     def _final(self, trials: Sequence[_Trial]) -> Choice:
-        """The finalists on more records; then whether the posterior does better at choosing among them, per record."""
-        few, every = self.effort.look, self.observations[: self.effort.records]
-        rest, count = every[few:], len(every)
-        whole: list[tuple[float, Staged, list[Reconstruction]]] = []
-        for trial in trials:
-            guesses = [trial.guess]
-            if rest:
-                guesses.append(trial.attack(self.task, rest, seed=self.seed, progress=self.progress))
-                self.evaluations += guesses[-1].evaluations
-            whole.append((self._over(guesses, few, count), trial.attack, guesses))
-        whole.sort(key=lambda one: -one[0])
-        score, attack, _ = whole[0]
-        chosen: Attack = attack
-        if len(whole) > 1:
-            judge = replace(attack.stages[-1], restarts=1)
-            parts = range(len(whole[0][2]))
-            picked = self._over([self._picked(judge, [one[2][i] for one in whole], i) for i in parts], few, count)
-            if picked > score + WORTH * abs(score):
-                score, chosen = picked, BestOf(tuple(one for _, one, _ in whole), judge)
-        self.rungs.append(("final", len(whole), score))
+        """The best setting; or several that began differently, where the posterior chooses well among them."""
+        first, *_ = several = _varied(trials, repr)[: self.effort.finalists]
+        score, whole = first.score, cast(Attack, first.attack)
+        if len(several) > 1:
+            judge = replace(_last(first), restarts=1)
+            some = self.observations[: self.effort.records]
+            values = [posterior(judge, self.task, some, one.guess) for one in several]
+            together = self._scored(best([one.guess for one in several], values), range(len(some)))
+            if together > score + WORTH * abs(score):
+                score, whole = together, BestOf(tuple(one.attack for one in several), judge)
+        self.rungs.append(("final", len(several), score))
         assumed = () if self.portfolio.assumed is None else (self.portfolio.assumed,)
-        return Choice(chosen, self.tried, count, self.evaluations, score, tuple(self.rungs), assumed)
-
-    def _picked(self, judge: Adversary, guesses: Sequence[Reconstruction], part: int) -> Reconstruction:
-        few = self.effort.look
-        seen = self.observations[:few] if part == 0 else self.observations[few : self.effort.records]
-        return best(guesses, [posterior(judge, self.task, seen, guess) for guess in guesses])
-
-    def _over(self, guesses: Sequence[Reconstruction], few: int, count: int) -> float:
-        places = [range(min(few, count)), range(few, count)]
-        sums = [self._scored(guess, some) * len(some) for guess, some in zip(guesses, places, strict=False)]
-        return round(sum(sums) / count, 6)
+        count = min(self.effort.records, len(self.observations))
+        return Choice(whole, self.tried, count, self.evaluations, score, tuple(self.rungs), assumed)
 
     def _scored(self, guess: Reconstruction, places: Sequence[int]) -> float:
         score = self.score(guess, places)
@@ -234,6 +222,16 @@ class Choosing:
 def _ranked(trials: Sequence[_Trial]) -> list[_Trial]:
     """The best first; of equal ones the one that was tried first."""
     return sorted(trials, key=lambda trial: -trial.score)
+
+
+def _varied(trials: Sequence[_Trial], kind: Callable[[Adversary], str]) -> list[_Trial]:
+    """The best of every kind of first stage, the best first; then the others: some begin slowly and end well."""
+    ahead, others, kinds = list[_Trial](), list[_Trial](), set[str]()
+    for trial in _ranked(trials):
+        own = kind(trial.attack.stages[0])
+        (others if own in kinds else ahead).append(trial)
+        kinds.add(own)
+    return [*ahead, *others]
 
 
 def _last(trial: _Trial) -> Adversary:

@@ -17,7 +17,7 @@ from pathlib import Path
 from leakgauge.adversary.simulation import simulate
 from leakgauge.attacks.choosing import Chooser
 from leakgauge.audit.attacking import batches
-from leakgauge.audit.cells import ARMS, AttackCell, TrainCell, TuneCell
+from leakgauge.audit.cells import ARMS, AttackCell, TrainCell, TuneCell, text_of
 from leakgauge.audit.plan import CHUNK, IDENTITY, Plan, plan, trained_with
 from leakgauge.audit.scoring import CROSS, cross
 from leakgauge.audit.store import Store
@@ -112,9 +112,11 @@ def _measured(study: Study, ablate: bool) -> Estimate:
         if _pair(cell) not in probes:
             probes[_pair(cell)] = _timed(attacks[0] if len(probes) >= MOST_PROBES else cell, work)
     timed = [probes[_pair(cell)] for cell in attacks]
-    tuned = sum(_attacks_worth(cell) for cell in planned.cells if isinstance(cell, TuneCell))
-    seconds = sum(probe.seconds for probe in timed) * (1 + tuned / max(1, len(attacks)))
     sizes = [cell.updates[1] - cell.updates[0] for cell in attacks]
+    each = {_tuned_by(cell): probe.seconds / size for cell, probe, size in zip(attacks, timed, sizes, strict=True)}
+    tunings = [cell for cell in planned.cells if isinstance(cell, TuneCell)]
+    seconds = sum(probe.seconds for probe in timed)
+    seconds += sum(_attacks_worth(cell, study) * each.get(_tuned_by(cell), 0.0) for cell in tunings)
     crossing = {size: _crossing(study, size) for size in set(sizes)}
     seconds += sum(crossing[size] for size, cell in zip(sizes, attacks, strict=True) if cell.arm in CROSSED)
     trainings = [cell for cell in planned.cells if isinstance(cell, TrainCell)]
@@ -143,11 +145,17 @@ def _simulated(study: Study) -> Iterator[str]:
             )
 
 
-def _attacks_worth(cell: TuneCell) -> float:
-    """What a choice costs, in cells of attacks: one for each setting, or what the chooser says of itself."""
+def _tuned_by(cell: AttackCell | TuneCell) -> str:
+    """What an attack and the tuning before it have in common: the defense, and the settings."""
+    return f"{text_of(cell.defense)} {text_of(cell.settings)}"
+
+
+def _attacks_worth(cell: TuneCell, study: Study) -> float:
+    """What a choice costs, in attacks on one update: those of every setting, or what the chooser says of itself."""
     first = cell.settings[0]
-    own = len(cell.settings) == 1 and isinstance(first, Chooser)
-    return first.attacks_worth / CHUNK if own and isinstance(first, Chooser) else float(len(cell.settings))
+    if len(cell.settings) == 1 and isinstance(first, Chooser):
+        return first.attacks_worth
+    return len(cell.settings) * len(study.tuning) / study.task.recipe.batch
 
 
 def _restarts(cell: AttackCell) -> int:

@@ -6,9 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
+from typing import TYPE_CHECKING
 
 from leakgauge.intervals import mean_interval
 from leakgauge.papers.contract import Cell, Samples, Scale, Size, Table, Verdict
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Outcome:
     curves: Mapping[str, list[tuple[float, float]]]
     seconds: float
     faults: Mapping[str, str] = field(default_factory=dict)
+    pictures: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool:

@@ -68,5 +68,6 @@ TABLES = (
         },
         measure,
         "SSIM. The paper shows pictures and says that p ≥ 0.9999 may be required; so it is for a generic attack.",
+        grid=True,
     ),
 )

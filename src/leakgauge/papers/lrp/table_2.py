@@ -91,6 +91,6 @@ TABLES = (
         SIZES,
         measure,
         "The same trainings as Table 2, accuracy by round; the paper draws curves.",
-        figure=Figure("round", "test accuracy (%)"),
+        figures=(Figure("round", "test accuracy (%)"),),
     ),
 )
