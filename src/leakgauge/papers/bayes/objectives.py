@@ -14,7 +14,7 @@ from leakgauge import data, models
 from leakgauge.adversary.features import seen_of
 from leakgauge.attacks import analytic
 from leakgauge.client import Recipe
-from leakgauge.defenses import gaussian, laplace, vmf
+from leakgauge.defenses import VonMisesFisher, gaussian, laplace
 from leakgauge.observation import observe
 from leakgauge.papers.contract import SCALES, Cell, Size, Table, at_most
 from leakgauge.papers.gradattack.network import conv_net
@@ -62,7 +62,7 @@ def measure(candidates: int = 12, seed: int = 0) -> dict[str, list[float]]:
 
     # the same as log posteriors, of the parts that adversaries are made of
     normal = 2 * SIGMA**2 * gaussian(std=SIGMA).log_density(observed, batch, known={})
-    direction = vmf(kappa=1.0).log_density(observed, batch, known={})
+    direction = VonMisesFisher(kappa=1.0).log_density(observed, batch, known={})
     smooth = (TV_WEIGHT * tv())(candidate)
     small = gaussian_prior(std=(2 * NORM_WEIGHT) ** -0.5)(candidate)
     others = [name for name in observed if name != DEFENDED]
@@ -99,7 +99,7 @@ def _deep_inversion(candidates: int, generator: torch.Generator) -> list[float]:
                 numbers = hidden.transpose(0, 1).flatten(1)
                 biased = (numbers.shape[1] - 1) / numbers.shape[1]
                 mean, variance = numbers.mean(1), numbers.var(1, correction=0)
-                loss = loss - (mean - layer.running_mean).norm() - (variance - biased * layer.running_var).norm()  # type: ignore[operator]
+                loss = loss - (mean - layer.running_mean).norm() - (variance - biased * layer.running_var).norm()
             hidden = layer(hidden)
         losses.append(loss)
     task = Task(network, sample.domain, Recipe(batch=2))
