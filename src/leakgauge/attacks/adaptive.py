@@ -28,11 +28,12 @@ from leakgauge.adversary import (
     l2,
     through,
 )
+from leakgauge.adversary.adversary import MEMORY
+from leakgauge.adversary.joining import joined
 from leakgauge.adversary.likelihoods import Density
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.rates import Shared
 from leakgauge.adversary.rounding import is_rounding
-from leakgauge.adversary.run import MEMORY, joined
 from leakgauge.adversary.simulation import Simulation, StandIn, simulate, simulate_whole
 from leakgauge.adversary.simulation.labels import labels_by_simulation
 from leakgauge.adversary.simulation.simulate import is_silent
@@ -40,6 +41,7 @@ from leakgauge.adversary.treatments import Case, with_treatment
 from leakgauge.attacks import ats, mixing  # noqa: F401  (they register how their encodings are undone)
 from leakgauge.attacks.adapting import decoder_of, hint_of
 from leakgauge.attacks.analytic import Analytic, inverts
+from leakgauge.attacks.averaging import by_means
 from leakgauge.attacks.believed import believed, with_received_norm, without_small_noise
 from leakgauge.attacks.differences import without_repeats
 from leakgauge.attacks.exact_recovery import assembled
@@ -114,6 +116,8 @@ class Adaptive(Part):
       which are attacked without it; at the same weights in every round, rounds that share their noise count once.
     - Hidden rates that repeat between rounds (:mod:`~leakgauge.adversary.rates`): a further stage, in which the rounds
       share them, so that the lengths of their updates count.
+    - Rounds that differ in nothing but Gaussian noise: their mean, which says as much (its ``log_posterior`` lacks what
+      does not depend on the records).
     - ATS: the transformed record is reconstructed, then undone as far as its policy allows.
     - More than ``unroll`` local steps of SGD: not unrolled, but taken for one gradient on the way
       (:mod:`leakgauge.attacks.surrogate`), which needs neither rates nor order nor their number; a warning says so.
@@ -126,7 +130,7 @@ class Adaptive(Part):
     CNN, noise of std 0.001 to 0.1).
     """
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     models_defense: ClassVar[Literal["any"]] = "any"
 
     steps: int = 1000
@@ -239,7 +243,10 @@ class Adaptive(Part):
         how = {"seed": seed, "device": device, "path": path, "memory": memory, "progress": progress}
 
         def invert(some: Sequence[Observation]) -> Reconstruction:
-            return without_repeats(task, some, lambda rest: self._invert_and_share(task, rest, how), seed)
+            return without_repeats(task, some, fresh, seed)
+
+        def fresh(some: Sequence[Observation]) -> Reconstruction:
+            return by_means(task, some, lambda own, rest: self._invert_and_share(own, rest, how))
 
         part = task.protection.input[-1] if task.protection.input else None
         decoder = decoder_of(part) if part is not None else None

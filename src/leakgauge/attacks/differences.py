@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from leakgauge.adversary import Adversary, Reconstruction, scaled_l2
+from leakgauge.adversary.joining import joined
 from leakgauge.adversary.rates import repeated_in_difference
 from leakgauge.adversary.repeats import Repeat, repeats
-from leakgauge.adversary.run import joined
 from leakgauge.adversary.solver import Lbfgs
 from leakgauge.attacks.adapting import hint_of
 from leakgauge.attacks.analytic import Analytic, inverts

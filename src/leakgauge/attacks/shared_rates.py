@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from leakgauge.adversary import Reconstruction
+from leakgauge.adversary.joining import joined
 from leakgauge.adversary.rates import Shared, are_apart, hidden_rates, repeated_rates
 from leakgauge.adversary.repeats import Repeat
-from leakgauge.adversary.run import joined
 from leakgauge.client import LABELS
 from leakgauge.errors import AssumptionWarning
 from leakgauge.observation import Observation

@@ -26,8 +26,8 @@ from leakgauge.attacks.linear_layers import LayerGradient, Tail
 
 MARGIN = 4
 """A direction is sparse with so many zeros more than the b − 1 that any b − 1 rows give."""
-POOL, NEW = 6, 256
-"""Directions that are remembered, in multiples of b, and new ones that are looked at in a batch."""
+LAYERS, NEW = 6, 256
+"""Bases of directions that are remembered, and new directions that are looked at in a batch."""
 INDEPENDENT = 1e-3
 """The least distance of a direction from the span of sparser ones."""
 AT_ONCE, SWAPS_AT_ONCE = 4096, 256
@@ -116,42 +116,24 @@ class Pool:
         order = zeros.argsort(descending=True, stable=True)
         directions, zeros = directions[order], zeros[order]
         repeated = ((directions @ directions.T).abs() > 1 - self._near).tril(-1).any(1)
-        first = (~repeated & (zeros >= self.columns.least)).nonzero().flatten()
-        first = self._without_sums(directions, zeros, first)
-        same = len(first) == len(self.zeros) and torch.equal(zeros[first], self.zeros)
-        return self if same else Pool(self.columns, directions[first], zeros[first])
+        distinct = (~repeated & (zeros >= self.columns.least)).nonzero().flatten()
+        remembered = distinct[_layered(directions[distinct])]
+        same = len(remembered) == len(self.zeros) and torch.equal(zeros[remembered], self.zeros)
+        return self if same else Pool(self.columns, directions[remembered], zeros[remembered])
 
     @property
     def _near(self) -> float:
         """Directions whose cosine differs from 1 by less are the same."""
         return max((10 * self.columns.zero) ** 2, 1e-12)
 
-    def _without_sums(self, directions: Tensor, zeros: Tensor, places: Tensor) -> Tensor:
-        """Places without sums of two sparser directions: these vanish where both do, and would crowd the pool."""
-        cosines, kept = directions @ directions.T, list[int]()
-        for place in places.tolist():
-            sparser = [k for k in kept if zeros[k] > zeros[place] + 1]
-            a, g = cosines[place, sparser], cosines[sparser][:, sparser]
-            within = (a.unsqueeze(1) ** 2 + a**2 - 2 * a.unsqueeze(1) * a * g) / (1 - g**2)
-            if not bool((within.fill_diagonal_(0) > 1 - self._near).any()):
-                kept.append(place)
-            if len(kept) == POOL * self.columns.count:
-                break
-        return torch.tensor(kept, dtype=torch.long, device=places.device)
-
     def independent(self) -> tuple[Tensor, Tensor] | None:
         """The sparsest b independent directions ``[b, b]`` and the others ``[k, b]``; None where there are too few."""
-        chosen, basis = list[int](), self.directions[:0]
-        for i, direction in enumerate(self.directions):
-            left = direction - (basis @ direction) @ basis
-            left = left - (basis @ left) @ basis
-            if float(left.norm()) > INDEPENDENT:
-                chosen.append(i)
-                basis = torch.cat([basis, (left / left.norm()).unsqueeze(0)])
-            if len(chosen) == self.columns.count:
-                others = [k for k in range(len(self.directions)) if k not in chosen]
-                return self.directions[chosen], self.directions[others]
-        return None
+        chosen = _basis(self.directions)
+        if len(chosen) < self.columns.count:
+            return None
+        others = torch.ones(len(self.directions), dtype=torch.bool, device=chosen.device)
+        others[chosen] = False
+        return self.directions[chosen], self.directions[others]
 
 
 @dataclass(frozen=True)
@@ -194,6 +176,36 @@ class Assembly:
                 break
             best, directions = float(matches.max()), swaps[int(matches.argmax())]
         return directions
+
+
+def _basis(directions: Tensor) -> Tensor:
+    """The places of directions ``[k, b]`` that are independent of all before them, at most b, in order."""
+    left, chosen = directions.clone(), list[int]()
+    for _ in range(directions.shape[1]):
+        far = (left.norm(dim=1) > INDEPENDENT).nonzero()
+        if not len(far):
+            break
+        chosen.append(int(far[0]))
+        axis = left[chosen[-1]] / left[chosen[-1]].norm()
+        left = left - (left @ axis).unsqueeze(1) * axis
+        left = left - (left @ axis).unsqueeze(1) * axis  # once more: rounding leaves a little
+    return torch.tensor(chosen, dtype=torch.long, device=directions.device)
+
+
+def _layered(directions: Tensor) -> Tensor:
+    """The places, in order, of a basis, of a basis of the others, and so on: what is remembered spans all it can.
+
+    Sums of a few columns vanish where all of these do, often more often than one dense column does where records are
+    alike. Ordered by zeros alone they would crowd it out; they cannot span it.
+    """
+    places, layers = torch.arange(len(directions), device=directions.device), list[Tensor]()
+    for _ in range(LAYERS):
+        chosen = _basis(directions[places])
+        layers.append(places[chosen])
+        rest = torch.ones_like(places, dtype=torch.bool)
+        rest[chosen] = False
+        places = places[rest]
+    return torch.cat(layers).sort().values
 
 
 def _distinct(directions: Tensor, tolerance: float) -> Tensor:

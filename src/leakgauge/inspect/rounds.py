@@ -77,6 +77,7 @@ def _observation(task: Task, captures: Sequence[Capture], batch: int, labels: Te
             {name: sign * one.size * value for name, value in one.gradient.items()},
             {name: one.before.tensors[name].to(value) for name, value in task.params.items()},
             granted,
+            sent=one.sent,
         )
         for one in captures
     ]

@@ -62,7 +62,7 @@ class Rounds:
             captures.append(captured(State(sent.before, path), State(noisy, path), model, kind="gradient"))
             with torch.no_grad():
                 for name, value in model.named_parameters():
-                    value -= 0.1 * sent.gradient[name]
+                    value.sub_(0.1 * sent.gradient[name])
         findings = inspect(
             model,
             Domain("image", (1, 14, 14), 10),
