@@ -30,7 +30,7 @@ def rates() -> Measurement:
             "fresh rates said to repeat, of 200 clients": Number(fresh, at_most(2)),
             "stated level": Number(LEVEL),
         },
-        detail="one local step; the weights move by noise of 0.05 between rounds; the guess at the record is off by 0.02 "
+        detail="one local step; the weights move by noise of 0.05 between rounds; the guess is off by 0.02 "
         "per pixel (34 dB)",
     )
 
