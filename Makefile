@@ -22,7 +22,7 @@ test: $(STAMP)  ## the fast tests: at most 8 minutes on two cores
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 test-all: $(STAMP)  ## every test, the slow ones too
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal --hypothesis-profile=many
 
 test-processors: $(STAMP)  ## the numeric tests as other processors compute: about a quarter of an hour
 	$(BIN)/python -m tests.processors -n 2 --dist worksteal

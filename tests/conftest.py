@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import random
-import time
 import tomllib
 from collections import defaultdict
 from collections.abc import Generator
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +17,7 @@ from hypothesis import settings
 # two workers with many threads each would fight over the cores, and sums would depend on their number
 torch.set_num_threads(1)
 settings.register_profile("leakgauge", derandomize=True, deadline=None)
+settings.register_profile("many", settings.get_profile("leakgauge"), max_examples=500)  # for make test-all
 settings.register_profile("few", settings.get_profile("leakgauge"), max_examples=20)  # for runs of many sessions
 settings.load_profile("leakgauge")
 
@@ -39,16 +38,12 @@ def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
 
 
-REFERENCE = 0.055
-"""Seconds that the fixed sum of :func:`slowness` takes on the machine on which budgets were set."""
-
-
 class Budgets:
-    """Fail the session when the tests of a folder cost more than their budget.
+    """Say which folders' tests cost more than their budget; a session never fails for that.
 
-    Costs are processor seconds, children included: on a busy machine wall time would fail honest tests. A machine that
-    needs longer for a fixed sum (:func:`slowness`) has as much longer for its tests. Tests marked slow do not
-    count. With pytest-xdist the workers measure and the controller, which sees every report, adds up.
+    Costs are processor seconds, children included. Another processor takes other times, so a budget that failed the
+    session would fail honest tests there. Tests marked slow do not count. With pytest-xdist the workers measure and
+    the controller, which sees every report, adds up.
     """
 
     def __init__(self, budgets: dict[str, float]) -> None:
@@ -60,16 +55,12 @@ class Budgets:
             self.spent[folder(report.nodeid)] += getattr(report, "processor_seconds", 0.0)
 
     def over(self) -> list[str]:
-        default, slow = self.budgets["default"], slowness()
+        default = self.budgets["default"]
         return [
-            f"tests/{name}: {spent:.0f} s of processor time, budget {slow * self.budgets.get(name, default):.0f} s"
+            f"tests/{name}: {spent:.0f} s of processor time, budget {self.budgets.get(name, default):.0f} s"
             for name, spent in sorted(self.spent.items())
-            if spent > slow * self.budgets.get(name, default)
+            if spent > self.budgets.get(name, default)
         ]
-
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self.over() and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.spent:
@@ -77,20 +68,6 @@ class Budgets:
             terminalreporter.write_line(f"processor seconds: {each}")
         for line in self.over():
             terminalreporter.write_line(f"OVER BUDGET {line} (tests/budgets.toml); mark tests slow or speed them up")
-
-
-@cache
-def slowness() -> float:
-    """How much longer this machine takes for a fixed amount of Python and arithmetic than where budgets were set."""
-    spent = []
-    for _ in range(3):
-        begun = time.process_time()
-        values = np.arange(1, 200_001, dtype=np.float64)
-        total = sum(float(np.sqrt(values * (i + 1)).sum()) for i in range(60))
-        total += sum(i * i % 7 for i in range(400_000))
-        assert total > 0
-        spent.append(time.process_time() - begun)
-    return max(1.0, min(spent) / REFERENCE)
 
 
 def folder(nodeid: str) -> str:

@@ -1,4 +1,4 @@
-"""The budgets themselves: they fit into `make test`, and a folder that exceeds its own fails the session."""
+"""The budgets themselves: they fit into `make test`, and a folder that exceeds its own is named."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_all_budgets_fit_into_make_test() -> None:
     assert sum(spent for name, spent in seconds.items() if name != "default") <= 960
 
 
-def test_a_folder_over_its_budget_fails_the_session(tmp_path: Path) -> None:
+def test_a_folder_over_its_budget_is_named(tmp_path: Path) -> None:
     # with a worker, the harder case: it measures, the controller decides; our own session is the case that passes
     for name in ("cheap", "dear"):
         (tmp_path / "tests" / name).mkdir(parents=True)
@@ -34,7 +34,7 @@ def test_a_folder_over_its_budget_fails_the_session(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "1"]
     session = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert session.returncode == 1
+    assert session.returncode == 0  # seconds of another processor fail no test
     assert "OVER BUDGET tests/dear" in session.stdout
     assert "tests/cheap:" not in session.stdout
     assert "2 passed" in session.stdout

@@ -93,7 +93,7 @@ def audited(part: str, place: str, known: str, shares: str, kind: str, labels: s
     return "audited"
 
 
-@pytest.mark.parametrize(("part", "place", "known", "shares", "kind", "labels", "rounds"), combinations(61))
+@pytest.mark.parametrize(("part", "place", "known", "shares", "kind", "labels", "rounds"), combinations(89))
 def test_every_combination_audits_or_is_refused(
     part: str, place: str, known: str, shares: str, kind: str, labels: str, rounds: int
 ) -> None:
@@ -109,5 +109,5 @@ def test_all_combinations_audit_or_are_refused(
 
 
 def test_the_few_that_are_tried_every_time_hold_every_feature() -> None:
-    for position, values in enumerate(zip(*combinations(61), strict=True)):
+    for position, values in enumerate(zip(*combinations(89), strict=True)):
         assert set(values) == {one[position] for one in PRODUCT}

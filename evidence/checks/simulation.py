@@ -28,10 +28,6 @@ NAMESPACE = (
 started ends with it."""
 
 
-class BusyError(RuntimeError):
-    """Ray gave up before anything of ours ran."""
-
-
 def federation(scheme: str) -> tuple[Task, list[Records], Federation]:
     """Three clients of unequal size on a small network."""
     sample = lg.data.load("fashion_mnist_sample")
@@ -64,8 +60,6 @@ def simulated(scheme: str) -> tuple[float, float]:
             command, env=environment, capture_output=True, text=True, timeout=500, cwd=folder, check=False
         )
     answers = [line for line in done.stdout.splitlines() if line.startswith("gap ")]
-    if "timed out during startup" in done.stderr:
-        raise BusyError("Ray did not start: it waits 15 seconds for its own agents, and this machine is too busy")
     if done.returncode or not answers:
         raise RuntimeError(
             f"the simulation ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"

@@ -1,12 +1,13 @@
-"""``standard()``: how strong it is without a knob, what it costs, that it is blind, and that its controls hold."""
+"""``standard()``: how strong it is without a knob, and what it costs."""
 
 from __future__ import annotations
 
+import itertools
 import json
-import tempfile
+import os
+import re
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,23 +16,18 @@ import torch
 from torch import Tensor, nn
 
 import leakgauge as lg
-from benchmarks.cases import Setting
-from benchmarks.cases import case as benchmark
 from benchmarks.machine import prepare
-from benchmarks.peers import Peer
-from evidence import Context, Measurement, Number, above, at_least, at_most, check, exactly
-from leakgauge.adversary import Adversary, Attack, Reconstruction, gauss_newton, l2
-from leakgauge.attacks import adaptive, inverting_gradients, standard
+from evidence import Context, Measurement, Number, at_least, at_most, check, exactly
+from evidence.sources import Sources
+from leakgauge.adversary import Attack, Reconstruction
+from leakgauge.attacks import adaptive, idlg, inverting_gradients, standard
 from leakgauge.attacks.choosing import Choice, Choosing
 from leakgauge.attacks.portfolio import Portfolio
-from leakgauge.audit import audit
-from leakgauge.metrics import clopper_pearson, match, psnr
-from leakgauge.study import Study, of
-from leakgauge.testing import attack_reaches_map
+from leakgauge.metrics import match, psnr
 from leakgauge.training import train
 
 REPORTED, REFERENCE, TRAINED = 8, 4, 300
-LEVEL = 0.05
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def _group_norm(domain: lg.Domain) -> nn.Module:
@@ -140,19 +136,19 @@ def _by_psnr(records: lg.Records, batch: int) -> Callable[[Reconstruction, Seque
     return score
 
 
-def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     begun = time.process_time()
     return work(), time.process_time() - begun
 
 
-def _oracle(case: Case, context: Context) -> tuple[float, int]:
+def _oracle(case: Case, how: SetUp, context: Context) -> tuple[float, int]:
     """The best mean of any setting in the box, chosen on the reported records themselves: it cheats."""
     score = _by_psnr(case.reported, case.task.recipe.batch)
     best, tried = -1e9, 0
     weights = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
-    whole: list[Attack] = [adaptive(steps=1000)]
-    whole += [adaptive(steps=300, tv_weight=w, tv_density=3000 * w) for w in weights]
+    whole: list[Attack] = [adaptive(steps=300, tv_weight=w, tv_density=3000 * w) for w in weights]
     whole += [inverting_gradients(steps=300, tv_weight=w) for w in weights]
+    whole += [idlg(steps=1000, restarts=1)] if how.model == "dlg_lenet" else []  # it needs a smooth network
     for attack in whole:
         best, tried = max(best, score(attack(case.task, case.private), range(len(case.private)))), tried + 1
     if choice := _searched(case, score):
@@ -168,18 +164,27 @@ def _searched(case: Case, score: Callable[[Reconstruction, Sequence[int]], float
     return Choosing(Portfolio.of(case.task, case.private), effort, case.task, case.private, score).choose()
 
 
-def _measured(how: SetUp, context: Context, *, oracle: bool = True) -> dict[str, Any]:
-    """One set-up: kept, so that an interrupted check goes on where it was."""
-    path = context.scratch / f"{how.name.replace(' ', '_').replace('|', '-')}{'' if oracle else '-short'}.json"
-    if path.exists():
-        return dict(json.loads(path.read_text()))
+def _kept(context: Context, name: str, by: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What ``by`` measured for an interrupted check, or another check of the same code; else it is measured now."""
+    digest = Sources(ROOT).fingerprint(__name__, by).digest
+    path = context.scratch.parents[1] / digest[:12] / "standard_rows" / f"{re.sub(r'[^a-z0-9]+', '_', name)}.json"
+    if not path.exists():
+        row = work()
+        context.say(str(row))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(row))
+    return dict(json.loads(path.read_text()))
+
+
+def _compared(how: SetUp) -> dict[str, Any]:
+    """One set-up: what ``standard()`` and ``adaptive()`` reach, and the processor time of each."""
     prepare("tuned")
     case = Case.of(how)
-    choice, choosing = _timed(lambda: case.choose(standard()))
-    guess, attacking = _timed(lambda: choice.attack(case.task, case.private))
-    plain, before = _timed(lambda: adaptive(steps=1000)(case.task, case.private))
+    choice, choosing = timed(lambda: case.choose(standard()))
+    guess, attacking = timed(lambda: choice.attack(case.task, case.private))
+    plain, before = timed(lambda: adaptive(steps=1000)(case.task, case.private))
     twenty = 20 / REPORTED
-    row = {
+    return {
         "set-up": how.name,
         "standard dB": round(float(case.scores(guess).mean()), 2),
         "adaptive dB": round(float(case.scores(plain).mean()), 2),
@@ -188,39 +193,63 @@ def _measured(how: SetUp, context: Context, *, oracle: bool = True) -> dict[str,
         "all / adaptive on 20": round((choosing + attacking * twenty) / (before * twenty), 2),
         "chosen": repr(choice.attack),
     }
-    if oracle:
-        best, tried = _oracle(case, context)
-        row |= {"oracle dB": round(best, 2), "oracle settings": tried}
-    context.say(str(row))
-    path.write_text(json.dumps(row))
-    return row
+
+
+def _row(how: SetUp, context: Context) -> dict[str, Any]:
+    return _kept(context, how.name, "_compared", lambda: _compared(how))
+
+
+def _with_oracle(how: SetUp, context: Context) -> dict[str, Any]:
+    """The same beside the oracle, for which ``adaptive(steps=1000)`` is one more setting."""
+    row = _row(how, context)
+
+    def asked() -> dict[str, Any]:
+        best, tried = _oracle(Case.of(how), how, context)
+        return {"oracle dB": round(max(best, row["adaptive dB"]), 2), "oracle settings": tried + 1}
+
+    return row | _kept(context, f"oracle {how.name}", "_oracle", asked)
 
 
 @check("standard_strength", rows="standard-strength", cost="long")
 def strength(context: Context) -> Measurement:
-    """16 set-ups, 8 reported updates each: against an oracle that searches on the reported records, and adaptive()."""
-    rows = [_measured(how, context) for how in SET_UPS]
-    near = sum(row["standard dB"] >= row["oracle dB"] - 0.3 for row in rows)
-    gain = sum(row["standard dB"] - row["adaptive dB"] for row in rows) / len(rows)
+    """16 set-ups, 8 reported updates each: against adaptive(), then an oracle that searches on the reported records.
+
+    ``EVIDENCE_SECONDS`` ends it early: nothing further is begun after so many, and it says how many it measured.
+    """
+    begun, most = time.monotonic(), float(os.environ.get("EVIDENCE_SECONDS", "inf"))
+
+    def in_time(what: Iterable[SetUp]) -> Iterator[SetUp]:
+        return itertools.takewhile(lambda _: time.monotonic() - begun < most, what)
+
+    rows = {how: _row(how, context) for how in in_time(sorted(SET_UPS, key=lambda how: how.model == "convbig"))}
+    asked = {how: _with_oracle(how, context) for how in in_time(rows)}
+    rows |= asked
+    gains = [row["standard dB"] - row["adaptive dB"] for row in rows.values()]
+    near = [row["standard dB"] >= row["oracle dB"] - 0.3 for row in asked.values()]
     return Measurement(
         {
-            "set-ups within 0.3 dB of the oracle": Number(near, at_least(14)),
-            "mean gain over adaptive(steps=1000), dB": Number(gain, at_least(2.0)),
+            "set-ups measured": Number(len(rows), exactly(len(SET_UPS))),
+            "of them with the oracle": Number(len(asked), exactly(len(SET_UPS))),
+            "within 0.3 dB of the oracle": Number(sum(near), at_least(14)),
+            "above adaptive(steps=1000)": Number(sum(gain > 0 for gain in gains)),
+            "mean gain over adaptive(steps=1000), dB": Number(sum(gains) / len(gains), at_least(2.0)),
             "greatest processor time, of adaptive on 20 records": Number(
-                max(row["all / adaptive on 20"] for row in rows), at_most(3.0)
+                max(row["all / adaptive on 20"] for row in rows.values()), at_most(3.0)
             ),
-            "fewest settings of the oracle": Number(min(row["oracle settings"] for row in rows), at_least(60)),
+            "fewest settings of the oracle": Number(
+                min((row["oracle settings"] for row in asked.values()), default=0), at_least(60)
+            ),
         },
-        detail=f"{len(rows)} set-ups, mean PSNR of {REPORTED} updates of test records; settings chosen on {REFERENCE} "
-        "updates of train records",
-        table=rows,
+        detail=f"{len(rows)} of {len(SET_UPS)} set-ups measured, {len(asked)} with the oracle; mean PSNR of {REPORTED} "
+        f"updates of test records; settings chosen on {REFERENCE} updates of train records",
+        table=list(rows.values()),
     )
 
 
 @check("standard_opening", rows="standard-opening", cost="long")
 def opening(context: Context) -> Measurement:
     """The four undefended set-ups in which a setting found by hand beat adaptive(steps=1000): without an oracle."""
-    rows = [_measured(how, context, oracle=False) for how in SET_UPS[:4]]
+    rows = [_row(how, context) for how in SET_UPS[:4]]
     gains = [row["standard dB"] - row["adaptive dB"] for row in rows]
     return Measurement(
         {
@@ -235,202 +264,12 @@ def opening(context: Context) -> Measurement:
 @check("standard_choice", rows="standard-choice", cost="long")
 def choice_is_cheap(context: Context) -> Measurement:
     """What choosing costs, in processor time of adaptive(steps=1000) on 20 records, on the four opening set-ups."""
-    rows = [_measured(how, context, oracle=False) for how in SET_UPS[:4]]
+    rows = [_row(how, context) for how in SET_UPS[:4]]
     return Measurement(
         {
             "greatest share": Number(max(row["choice / adaptive on 20"] for row in rows), at_most(1.0)),
             "fewest settings": Number(min(row["settings"] for row in rows), at_least(60)),
         },
         detail="processor time on one thread, tuned allocator, in one process",
-        table=rows,
-    )
-
-
-def _choices(folder: Path) -> dict[str, bytes]:
-    cells = [path.read_bytes() for path in sorted((folder / "cells").glob("*.json"))]
-    return {json.loads(cell)["params"]["defense"]: cell for cell in cells if json.loads(cell)["kind"] == "tune"}
-
-
-@check("standard_blind", rows="standard-blind", cost="minutes")
-def blind() -> Measurement:
-    """The reported records of an audit replaced by others: the cells of the choices, byte by byte."""
-    dataset = lg.data.load("fashion_mnist_sample")
-    reference = dataset.sample(60, seed=0, split="train")
-    chosen, differ = [], []
-    for seed in (1, 2):
-        records = dataset.sample(8, seed=seed, split="test")
-        study = Study(
-            "dlg_lenet",
-            records,
-            reference=reference,
-            defenses={"none": "identity()", "noisy": "gaussian(std=0.001)"},
-            adversaries={"standard": standard(work="quick")},
-            updates=8,
-            leave_out=["generic"],
-        )
-        with tempfile.TemporaryDirectory() as folder:
-            audit(study, folder, redact=True)
-            chosen.append(_choices(Path(folder)))
-        differ.append(records.inputs)
-    same = sum(chosen[0][defense] == chosen[1][defense] for defense in chosen[0])
-    return Measurement(
-        {
-            "choices that stay the same to the byte": Number(same, exactly(len(chosen[0]))),
-            "records that differ": Number(float((differ[0] != differ[1]).flatten(1).any(1).sum()), exactly(8)),
-        },
-        detail="sigmoid LeNet, two defenses, 8 reported updates of Fashion-MNIST, 60 reference records",
-    )
-
-
-@check("standard_false_alarms", rows="standard-controls", cost="long")
-def false_alarms(context: Context) -> Measurement:
-    """200 audits of updates drowned in noise with standard(work="quick"), 8 updates each, level 0.05."""
-    words: Counter[str] = Counter()
-    for seed in range(200):
-        path = context.scratch / f"{seed}.txt"
-        if not path.exists():
-            raw = {
-                "seed": seed,
-                "task": {"model": "cnn_13700", "records": 8},
-                "defenses": {"drowned": "gaussian(std=100.0)"},
-                "adversaries": {"standard": 'standard(work="quick")'},
-                "leave_out": ["generic"],
-                "verdict": {"significance": LEVEL},
-            }
-            with tempfile.TemporaryDirectory() as folder:
-                result = audit(Study.of(of(raw), folder), Path(folder) / "run", redact=True)
-            path.write_text(result.checkpoints[0].defenses[0].attack.verdict)
-        words[path.read_text()] += 1
-        context.say(f"{seed + 1} of 200: {dict(words)}")
-    loud = sum(words[word] for word in ("detectable", "recognisable", "exact"))
-    low, high = clopper_pearson(loud, 200)
-    return Measurement(
-        {
-            "share above no evidence": Number(loud / 200, interval=(low, high)),
-            "lower end of its interval": Number(low, at_most(LEVEL)),
-            "share called no evidence": Number(words["no evidence"] / 200, above(0.5)),
-        },
-        detail=f"words: {dict(sorted(words.items()))}; the choice is made anew in each audit",
-    )
-
-
-@check("gauss_newton_linear", rows="gauss-newton", cost="fast")
-def gauss_newton_linear() -> Measurement:
-    """Five steps of Gauss-Newton on the linear client, float64: the distance from the closed-form MAP."""
-    gap = attack_reaches_map(gauss_newton(steps=5), tolerance=1.0)
-    return Measurement({"largest distance": Number(gap, at_most(1e-6))}, detail="Gaussian noise and prior, 3 records")
-
-
-@check("gauss_newton_lenet", rows="gauss-newton", cost="long")
-def gauss_newton_lenet(context: Context) -> Measurement:
-    """Gauss-Newton alone on the sigmoid LeNet, 20 CIFAR-10 test images, batch 1, from grey."""
-    case = Case.of(SetUp("dlg_lenet", "cifar10"), reported=20)
-    attack = Adversary(l2(relative=True), solver=gauss_newton(steps=60, inner=300), start="grey")
-    scores, evaluations = [], 0
-    for i, one in enumerate(case.private):
-        path = context.scratch / f"{i}.pt"
-        if not path.exists():
-            guess = attack(case.task, [one])
-            torch.save({"inputs": guess.inputs, "evaluations": guess.evaluations}, path)
-        made = torch.load(path, weights_only=True)
-        scores.append(float(psnr(made["inputs"][0], case.reported.inputs[i : i + 1])[0]))
-        evaluations += made["evaluations"]
-        context.say(f"image {i}: {scores[-1]:.1f} dB")
-    count = sum(score > 50 for score in scores)
-    return Measurement(
-        {"share above 50 dB": Number(count / 20, at_least(0.95), clopper_pearson(count, 20))},
-        detail=f"{count} of 20 above 50 dB (worst {min(scores):.1f}, median {sorted(scores)[10]:.1f}), {attack!r}, "
-        f"{evaluations} evaluations",
-        table=[{"image": i, "PSNR dB": round(score, 1)} for i, score in enumerate(scores)],
-    )
-
-
-def _peer(setting: Setting, image: int, steps: int, seed: int) -> Tensor:
-    """Inverting gradients with its own settings, one image: signed Adam, decayed x.1 at 3/8, 5/8 and 7/8, TV 1e-4."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(1, *setting.case.model.shape, generator=generator).requires_grad_()
-    optimiser = torch.optim.Adam([x], lr=0.1)
-    decay = torch.optim.lr_scheduler.MultiStepLR(optimiser, [steps * k // 8 for k in (3, 5, 7)], gamma=0.1)
-    objective = Peer(setting, only_image=False).objective(image, x)
-    for _ in range(steps):
-        optimiser.zero_grad()
-        setting.net.zero_grad()
-        objective().backward()
-        assert x.grad is not None
-        x.grad.sign_()
-        optimiser.step()
-        decay.step()
-        with torch.no_grad():
-            x.clamp_(0, 1)
-    return x.detach()
-
-
-def _time_to_quality(model: str, images: int, context: Context) -> dict[str, Any]:
-    path = context.scratch / f"{model}.json"
-    if path.exists():
-        return dict(json.loads(path.read_text()))
-    prepare("tuned")
-    case = Case.of(SetUp(model, "cifar10"), reported=images)
-    net = case.task.model.eval()
-    setting = Setting(replace(benchmark(model), problems=images), net, case.task, case.private, case.reported.labels)
-    guesses, spent = _timed(lambda: torch.stack([_peer(setting, i, 1000, i) for i in range(images)]))
-    quality = float(psnr(guesses[:, 0], case.reported.inputs).mean())
-    context.say(f"{model}: the loop reaches {quality:.2f} dB in {spent:.0f} s")
-    portfolio, ours, reached, steps = Portfolio.of(case.task, case.private), 0.0, -1e9, 0
-    for steps in (10, 15, 20, 30, 40, 60, 80, 120, 160, 240, 320, 640, 1000):
-        attack = portfolio.fixed(steps)[0].stages[0]
-        attack = replace(attack, solver=replace(attack.solver, steps=steps))  # type: ignore[type-var]
-        guess, ours = _timed(lambda one=attack: one(case.task, case.private))  # type: ignore[misc]
-        reached = float(case.scores(guess).mean())
-        if reached >= quality:
-            break
-    ratio = spent / ours if reached >= quality else 0.0
-    row = {"network": model, "loop dB": round(quality, 2), "loop s": round(spent, 1), "our steps": steps}
-    row |= {"our dB": round(reached, 2), "our s": round(ours, 2), "ratio": round(ratio, 1)}
-    context.say(str(row))
-    path.write_text(json.dumps(row))
-    return row
-
-
-@check("standard_time_to_quality", rows="standard-time", cost="long")
-def time_to_quality(context: Context) -> Measurement:
-    """Processor time until the mean PSNR that the one-image loop has after 1,000 iterations; untrained, no defense."""
-    rows = [_time_to_quality(model, images, context) for model, images in TIMED.items()]
-    return Measurement(
-        {row["network"]: Number(row["ratio"], at_least(30)) for row in rows},
-        detail="CIFAR-10 test images, both in one process on one thread under a tuned allocator; ours is the first "
-        "stage of the fixed portfolio, with the fewest steps of a ladder that reach the loop's quality",
-        table=rows,
-    )
-
-
-TIMED = {"bayes_cnn": 8, "convbig": 4, "resnet18": 2}
-
-
-@check("standard_control", rows="standard-controls", cost="long")
-def control(context: Context) -> Measurement:
-    """The positive control of standard(work="quick") in every network, data set and stage of the strength table."""
-    bare = list(dict.fromkeys(replace(how, defense="identity()") for how in SET_UPS))
-    rows = []
-    for how in bare:
-        path = context.scratch / f"{how.name.replace(' ', '_')}.json"
-        if not path.exists():
-            task, dataset = how.task()
-            study = Study(
-                task.model,
-                dataset,
-                recipe=task.recipe,
-                adversaries={"standard": standard(work="quick")},
-                updates=REPORTED,
-                leave_out=["generic"],
-            )
-            defense = audit(study, redact=True).checkpoints[0].defenses[0]
-            path.write_text(json.dumps({"set-up": how.name, "verdict": defense.attack.verdict, "p": defense.attack.p}))
-        rows.append(json.loads(path.read_text()))
-        context.say(str(rows[-1]))
-    working = sum(row["p"] is not None and row["p"] <= LEVEL for row in rows)
-    return Measurement(
-        {"set-ups in which the control works": Number(working, exactly(len(rows)))},
-        detail=f"{REPORTED} updates each, without a defense, level {LEVEL}",
         table=rows,
     )

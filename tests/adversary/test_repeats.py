@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 from scipy import stats
@@ -95,3 +97,14 @@ def test_random_masks(same: bool) -> None:
         hidden = [{n: torch.where(masks[0 if same else r][n], 0.0, v) for n, v in start.items()} for r in range(2)]
         said += [repeat.what for repeat in repeats(hidden, batch=1, masked=True)] == ["mask"]
     assert said == (20 if same else 0)
+
+
+def test_a_hundred_rounds_are_compared_pair_by_pair_in_seconds() -> None:
+    generator = torch.Generator().manual_seed(0)
+    start = {"weight": torch.randn(24, 1, generator=generator) @ torch.randn(1, 200, generator=generator)}
+    many = [{"weight": start["weight"] + torch.randn(24, 200, generator=generator)} for _ in range(100)]
+    many[70] = {"weight": 0.5 * start["weight"] + (many[20]["weight"] - start["weight"])}
+    began = time.process_time()
+    shared = repeats(many, batch=1)
+    assert [(r.first, r.second) for r in shared] == [(20, 70)]
+    assert time.process_time() - began < 10  # 4,950 singular value decompositions of two matrices each took over 20

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
@@ -26,6 +26,7 @@ from leakgauge.bounds import (
 )
 from leakgauge.defenses.update.vmf_math import log_peak
 from leakgauge.errors import DomainError
+from tests.examples import examples
 
 RATIOS = st.floats(-4, 4).map(lambda e: 10.0**e)
 
@@ -46,7 +47,7 @@ def test_rounds_compose() -> None:
         repeat(1.0, -1)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.integers(1, 10**6), RATIOS, st.integers(1, 100))
 def test_a_frozen_update_leaks_less_than_the_composition(dim: int, ratio: float, rounds: int) -> None:
     """T looks at one update are one look with noise σ/√T: exact, and never above the product."""
@@ -79,7 +80,7 @@ def test_pruned_sum_and_integral_agree() -> None:
     assert log_capacity_pruned(4000, 3.0, 1.0, 0.5) == pytest.approx(brute_pruned(4000, 3.0, 0.5), rel=1e-11)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.integers(1, 10**9), RATIOS, st.floats(0.001, 0.999))
 def test_pruning_never_raises_it(dim: int, ratio: float, keep: float) -> None:
     pruned = log_capacity_pruned(dim, ratio, 1.0, keep)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from leakgauge.bounds import Channel, deterministic, leakage, posterior_vulnerability, prior_vulnerability
 from leakgauge.errors import DomainError
+from tests.examples import examples
 
 SEEDS = st.integers(0, 2**32)
 SIZES = st.integers(1, 6)
@@ -20,7 +21,7 @@ def channel(rng: np.random.Generator, secrets: int, observations: int) -> Channe
     return Channel(matrix)
 
 
-@settings(max_examples=1500)
+@examples(1500)
 @given(SEEDS, SIZES, SIZES, SIZES)
 def test_leakage_lies_between_one_and_the_capacity(seed: int, secrets: int, observations: int, guesses: int) -> None:
     rng = np.random.default_rng(seed)
@@ -30,14 +31,14 @@ def test_leakage_lies_between_one_and_the_capacity(seed: int, secrets: int, obse
     assert 1 - 1e-12 <= c.capacity <= min(secrets, observations) + 1e-12
 
 
-@settings(max_examples=1000)
+@examples(1000)
 @given(SEEDS, SIZES, SIZES)
 def test_uniform_prior_and_identity_gain_reach_it(seed: int, secrets: int, observations: int) -> None:
     c = channel(np.random.default_rng(seed), secrets, observations)
     assert leakage(np.full(secrets, 1 / secrets), np.eye(secrets), c) == pytest.approx(c.capacity, rel=1e-12)
 
 
-@settings(max_examples=1000)
+@examples(1000)
 @given(SEEDS, SIZES, SIZES, SIZES, SIZES)
 def test_processing_never_raises_it(seed: int, a: int, b: int, c: int, guesses: int) -> None:
     """Before or after, random or not; and post-processing lowers every adversary's gain, not only the worst one."""
@@ -49,7 +50,7 @@ def test_processing_never_raises_it(seed: int, a: int, b: int, c: int, guesses: 
     assert posterior_vulnerability(prior, gain, both) <= posterior_vulnerability(prior, gain, first) + 1e-12
 
 
-@settings(max_examples=1000)
+@examples(1000)
 @given(SEEDS, SIZES, SIZES, st.integers(1, 10))
 def test_deterministic_pre_processing(seed: int, rows: int, observations: int, secrets: int) -> None:
     """Equal if it reaches every row; else it may only fall (the paper's lemma leaves the condition out)."""
@@ -68,7 +69,7 @@ def test_the_lemma_without_its_condition_is_wrong() -> None:
     assert deterministic([0, 0, 1], 3).then(whole).capacity == 2
 
 
-@settings(max_examples=1000)
+@examples(1000)
 @given(SEEDS, SIZES, SIZES, SIZES, SIZES)
 def test_products_and_repeated_observations(seed: int, a: int, b: int, c: int, d: int) -> None:
     rng = np.random.default_rng(seed)

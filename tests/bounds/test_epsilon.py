@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
@@ -24,6 +24,7 @@ from leakgauge.bounds import (
     vmf_epsilon,
 )
 from leakgauge.errors import DomainError, MissingExtraError
+from tests.examples import examples
 
 MUS = st.floats(-3, 2).map(lambda e: 10.0**e)
 DELTAS = st.floats(-12, -1).map(lambda e: 10.0**e)
@@ -46,7 +47,7 @@ def test_golden() -> None:
     assert gaussian_delta(1.0, 0.0) == pytest.approx(2 * stats.norm.cdf(0.5) - 1, rel=1e-14)
 
 
-@settings(max_examples=1000)
+@examples(1000)
 @given(MUS, DELTAS)
 def test_round_trip(mu: float, delta: float) -> None:
     epsilon = gaussian_epsilon(mu, delta)
@@ -58,7 +59,7 @@ def test_round_trip(mu: float, delta: float) -> None:
         assert gaussian_mu(epsilon, delta) == pytest.approx(mu, rel=1e-9)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.floats(0.05, 100.0), DELTAS, st.integers(1, 10**5), st.sampled_from(["add-or-remove", "replace"]))
 def test_sigma_to_epsilon_to_sigma(sigma: float, delta: float, steps: int, relation: Any) -> None:
     there = epsilon_of(sigma, delta=delta, steps=steps, relation=relation)
@@ -69,7 +70,7 @@ def test_sigma_to_epsilon_to_sigma(sigma: float, delta: float, steps: int, relat
     assert back.epsilon <= there.epsilon
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(MUS, DELTAS, st.floats(1.01, 2.0))
 def test_monotone(mu: float, delta: float, more: float) -> None:
     epsilon = gaussian_epsilon(mu, delta)

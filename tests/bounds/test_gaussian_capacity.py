@@ -7,12 +7,13 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from leakgauge.bounds import log_capacity_box, log_capacity_gaussian, log_capacity_layers
 from leakgauge.errors import DomainError
 from leakgauge.testing.references import gaussian_log_capacity, gaussian_log_capacity_sum, relative_error
+from tests.examples import examples
 
 DIMS = st.one_of(st.integers(1, 60), st.integers(1, 10**9))
 RATIOS = st.floats(-4, 4).map(lambda e: 10.0**e)
@@ -79,7 +80,7 @@ def test_relative_precision_near_one() -> None:
         assert log_capacity_gaussian(1, a, 1.0) == pytest.approx(math.log1p(a * math.sqrt(2 / math.pi)), rel=1e-13)
 
 
-@settings(max_examples=700)
+@examples(700)
 @given(DIMS, RATIOS, st.floats(1.001, 3.0))
 def test_monotone_and_at_least_one(dim: int, ratio: float, more: float) -> None:
     here = log_capacity_gaussian(dim, ratio, 1.0)
@@ -89,7 +90,7 @@ def test_monotone_and_at_least_one(dim: int, ratio: float, more: float) -> None:
     assert log_capacity_gaussian(dim + 1 + dim // 1000, ratio, 1.0) > here
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=6), RATIOS)
 def test_layers_are_a_product_inside_two_balls(dims: list[int], ratio: float) -> None:
     found = log_capacity_layers(dims, ratio, 1.0)

@@ -7,14 +7,15 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from leakgauge.bounds import log_capacity_laplace
 from leakgauge.errors import DomainError
+from tests.examples import examples
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.integers(1, 6), st.floats(0.1, 3.0), st.integers(0, 10**6))
 def test_the_nearest_point_is_on_the_ray(dim: int, radius: float, seed: int) -> None:
     """The L1 distance to the L1 ball is ‖y‖₁ − R: reached by scaling y, beaten by no point of the ball."""
@@ -60,7 +61,7 @@ def test_monte_carlo_in_twenty_dimensions() -> None:
     assert math.exp(log_capacity_laplace(dim, radius, 1.0)) == pytest.approx(ratio.mean(), abs=error + 1e-6)
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(st.integers(1, 2000), st.floats(-6, 5).map(lambda e: 10.0**e))
 def test_the_truncated_exponential_series(dim: int, a: float) -> None:
     logs = np.arange(dim + 1) * math.log(a) - np.array([math.lgamma(k + 1) for k in range(dim + 1)])
@@ -74,7 +75,7 @@ def test_one_dimension_is_one_plus_a(a: float) -> None:
     assert log_capacity_laplace(1, a, 1.0) == pytest.approx(math.log1p(a), rel=1e-14)
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(st.integers(1, 10**9), st.floats(-6, 12).map(lambda e: 10.0**e), st.floats(1.01, 3.0))
 def test_laws(dim: int, a: float, more: float) -> None:
     """At least 1, at most e^a, monotone in radius, scale and dimension; continuous where the formula changes."""

@@ -118,7 +118,9 @@ def test_preflight(home: Path) -> None:
     assert json.loads(said.splitlines()[-1])[0]["severity"] == "exact"
 
 
-@pytest.mark.parametrize("sent", [("--after", "b.safetensors"), ("--gradient", "g.safetensors")])
+@pytest.mark.parametrize(
+    "sent", [("--after", "b.safetensors"), pytest.param(("--gradient", "g.safetensors"), marks=pytest.mark.slow)]
+)
 def test_inspect(home: Path, sent: tuple[str, str]) -> None:
     start = ("inspect", "--before", "a.safetensors", *sent, "--model", "strangers_net:build", "--draws", "3")
     code, said = ran(*start, "--known", "x.npz", "--out", "seen")

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from evidence.checks.simulation import SEED, BusyError, federation, isolated, simulated
-from leakgauge.errors import DomainError, MissingExtraError
+from evidence.checks.simulation import SEED, federation, isolated, simulated
+from leakgauge.errors import DomainError, LeakgaugeError, MissingExtraError
 from leakgauge.fl import Federation, InProcess, Totals, federate
 from leakgauge.fl.federate import Run
-from leakgauge.integrations.flower.simulation import _client, _server, simulate
+from leakgauge.integrations.flower.simulation import LATE, _client, _server, simulate, started
 
 
 @pytest.mark.slow
@@ -24,10 +24,7 @@ def test_flowers_simulation_gives_the_same_weights(scheme: str) -> None:
         pytest.skip("needs flwr[simulation]")
     if not isolated():
         pytest.skip("needs a network namespace (unshare -rn): Ray listens on all interfaces")
-    try:
-        off, moved = simulated(scheme)
-    except BusyError as busy:
-        pytest.skip(str(busy))
+    off, moved = simulated(scheme)
     assert off <= 1e-5
     assert moved > 1e-2
 
@@ -65,6 +62,23 @@ def test_flowers_strategy_and_app_give_the_same_weights(scheme: str) -> None:
     here = federate(task, clients, how, seed=SEED).state
     assert max(float((here[n] - weights[n]).abs().max()) for n in task.params) <= 1e-5
     assert max(float((here[n] - p).abs().max()) for n, p in task.params.items()) > 1e-2
+
+
+def test_ray_is_started_again_when_its_processes_are_late() -> None:
+    attempts: list[str] = []
+
+    def late(times: int) -> None:
+        attempts.append("start")
+        if len(attempts) <= times:
+            raise Exception(f"The current node {LATE}.")
+
+    started(lambda: late(2))
+    assert len(attempts) == 3
+    attempts.clear()
+    with pytest.raises(LeakgaugeError, match="less busy"):
+        started(lambda: late(9))
+    with pytest.raises(ZeroDivisionError):
+        started(lambda: 1 / 0)
 
 
 def test_what_flower_cannot_do_alike_is_refused() -> None:

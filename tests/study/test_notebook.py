@@ -51,7 +51,7 @@ def test_a_module_and_tensors_are_enough() -> None:
     assert repr(study) == "Study of 1 defense x 2 adversaries on 10 updates of 1 record"
     assert study.task.domain == Domain("image", (1, 12, 12), 4)  # the model has a class that no label names
     assert list(study.adversaries) == ["generic", "adaptive"]
-    assert repr(study.adversaries["adaptive"][0]) == "adaptive(steps=150)"  # the work of the preset
+    assert repr(study.adversaries["adaptive"][0]) == "standard(work='quick')"  # the work of the preset
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert study.spec.task.model == "torch.nn.modules.container:Sequential"
@@ -152,6 +152,14 @@ def test_all_wrong_arguments_at_once() -> None:
         rounds=0,
     )
     assert set(wrong) == {"defenses.a", "adversaries.b", "work", "task.rounds"}
+
+
+def test_too_few_records_hide_no_other_fault() -> None:
+    wrong = problems(network(), images(8), updates=6, defenses=["soteria(layer='x')"])
+    assert "are needed" in wrong["task.data"]
+    assert "there is no layer 'x'" in wrong["defenses.soteria(layer='x')"]
+    with pytest.raises(lg.errors.DataError, match="are needed"):
+        lg.Study(network(), images(8), updates=6)
 
 
 def test_audit_wants_a_study() -> None:

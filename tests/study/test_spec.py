@@ -343,15 +343,15 @@ def test_spec_is_frozen() -> None:
 @pytest.mark.parametrize(
     ("listed", "added"),
     [
-        ({"a": "analytic()"}, {"adaptive (added)": "adaptive()"}),
-        ({"a": "my.code:Attack()"}, {"adaptive (added)": "adaptive()"}),
+        ({"a": "analytic()"}, {"adaptive (added)": "standard()"}),
+        ({"a": "my.code:Attack()"}, {"adaptive (added)": "standard()"}),
         ({"a": "adaptive(steps=3)"}, {"generic (added)": "inverting_gradients()"}),
         (
             {"a": ["adaptive()", "dlg()"]},
-            {"generic (added)": "inverting_gradients()", "adaptive (added)": "adaptive()"},
+            {"generic (added)": "inverting_gradients()", "adaptive (added)": "standard()"},
         ),
         ({"a": "dlg()", "b": "adaptive()"}, {}),
-        ({"a": "dlg()", "b": "drop_layer()"}, {"adaptive (added)": "adaptive()"}),
+        ({"a": "dlg()", "b": "drop_layer()"}, {"adaptive (added)": "standard()"}),
     ],
 )
 def test_a_generic_and_an_adaptive_adversary_always_attack(listed: dict[str, Any], added: dict[str, str]) -> None:

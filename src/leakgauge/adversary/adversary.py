@@ -17,6 +17,7 @@ from leakgauge import guards
 from leakgauge.adversary.labels import Rule
 from leakgauge.adversary.likelihoods import L2, Likelihood, Matching
 from leakgauge.adversary.paths import PathName
+from leakgauge.adversary.rates import Shared
 from leakgauge.adversary.solver import Adam, Ball, Constant, Schedule, Solver
 from leakgauge.adversary.statistics import Norms
 from leakgauge.adversary.treatments import Case, treatments
@@ -126,12 +127,13 @@ class Adversary(Part):
         memory: int = MEMORY,
         progress: Progress | None = None,
         begin: Tensor | None = None,
+        shared: Shared | None = None,
     ) -> Reconstruction:
         """Attack every observation; results do not depend on how many there are.
 
         ``begin`` ``[n, B, …]`` is where the first start of each begins, such as what another attack found; codes, where
-        the prior has a generator.
+        the prior has a generator. ``shared`` are rounds that drew the same hidden rates.
         """
         from leakgauge.adversary.run import attack  # the machinery imports this value
 
-        return attack([self], task, observations, seed, device, path, memory, progress, begin)[0]
+        return attack([self], task, observations, seed, device, path, memory, progress, begin, shared)[0]

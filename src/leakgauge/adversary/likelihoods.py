@@ -9,7 +9,7 @@ granted or visible, and the protection; it returns ``[N]``, higher is better. Ma
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -22,7 +22,7 @@ from leakgauge.errors import ModelError, NoDensityError, nearest
 from leakgauge.expr import Part, register
 from leakgauge.laws import Uniform
 from leakgauge.types import How, Known, Tree, Updates
-from leakgauge.updates import absolute_residual
+from leakgauge.updates import Batch, absolute_residual
 
 Weights = Mapping[str, float] | Literal["exponential"] | None
 
@@ -256,9 +256,32 @@ _STANDARD = Gaussian(1.0).entry_density().log_mass
 
 def _fitted(update: Updates, observed: Tree) -> Tensor:
     """``s* = max(0, ⟨u, o⟩ / Σ_{o ≠ 0} u²)``, by the envelope theorem a constant in the gradient."""
-    own = update.entries(lambda u, o: torch.where(o == 0, 0.0, u.square()), observed).sum(1)
+    own = _sent(update, observed)
     fitted = update.dot(observed).sum(1) / own.clamp(min=torch.finfo(own.dtype).tiny)
     return fitted.clamp(min=0).detach()
+
+
+def scaled_alike(updates: Sequence[Batch], observed: Sequence[Tree], first: Sequence[int]) -> list[Batch]:
+    """The updates of all rounds, at one fitted scale for those that share it.
+
+    ``s* = max(0, Σ_r ⟨u_r, o_r⟩ / Σ_r ‖u_r‖²)`` over the entries that were sent. It is differentiated: a likelihood
+    that weighs the rounds otherwise is not at its best there, so that the envelope theorem does not hold.
+    """
+    dots = [one.dot(theirs).sum(1) for one, theirs in zip(updates, observed, strict=True)]
+    own = [_sent(one, theirs) for one, theirs in zip(updates, observed, strict=True)]
+
+    def scale(r: int) -> Tensor:
+        alike = [k for k, place in enumerate(first) if place == first[r]]
+        square = torch.stack([own[k] for k in alike]).sum(0)
+        fitted = torch.stack([dots[k] for k in alike]).sum(0) / square.clamp(min=torch.finfo(square.dtype).tiny)
+        return fitted.clamp(min=0)
+
+    return [one.scaled(scale(r)) for r, one in enumerate(updates)]
+
+
+def _sent(update: Updates, observed: Tree) -> Tensor:
+    """``Σ_{o ≠ 0} u²``."""
+    return update.entries(lambda u, o: torch.where(o == 0, 0.0, u.square()), observed).sum(1)
 
 
 def _times(update: Updates, scale: float) -> Updates:

@@ -10,12 +10,14 @@ under the hypothesis that every round draws its own:
 - *no known law*: the gradient of a linear layer has at most the rank of the batch, so what lies beyond is noise. Its
   correlation between two rounds is about normal with variance 1/n for n free entries.
 - *a random mask*: the number of entries that both masks hide is hypergeometric.
+
+Hidden learning rates have a test of their own (:mod:`leakgauge.adversary.rates`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
@@ -45,12 +47,16 @@ CONTINUOUS = 0.9
 SAME = 0.99
 """The least correlation that counts as the same noise, which leaves one up to rounding; local steps leave less."""
 
+HINT = 0.1
+"""Noise that repeats correlates more than this before the directions of both rounds are removed, fresh noise of a
+matrix that matters does not: most pairs are decided by one product."""
+
 
 @dataclass(frozen=True)
 class Repeat:
-    """Rounds ``first`` and ``second`` share their noise or their mask; ``p`` is the chance under fresh draws."""
+    """Rounds ``first`` and ``second`` share their noise, mask or rates; ``p`` is the chance under fresh draws."""
 
-    what: Literal["noise", "mask"]
+    what: Literal["noise", "mask", "rates"]
     first: int
     second: int
     p: float
@@ -58,7 +64,8 @@ class Repeat:
     def described(self, first: str, second: str) -> str:
         """In words, with the names of the two rounds."""
         chance = f"p = {self.p:.1g}" if self.p > 1e-12 else "p < 1e-12"
-        return f"the {self.what} of rounds {first} and {second} repeats ({chance}, level {LEVEL})"
+        verb = "repeat" if self.what == "rates" else "repeats"
+        return f"the {self.what} of rounds {first} and {second} {verb} ({chance}, level {LEVEL})"
 
     def __str__(self) -> str:
         return self.described(str(self.first + 1), str(self.second + 1))
@@ -77,8 +84,13 @@ def repeats(
     tests = 1 + (law is not None) + masked
     each = level / max(1, len(pairs) * tests)
     several = []
+    sketches = [_sketched(one, batch) for one in observed]
     for i, j in pairs:
-        chances = [p for p in (_by_law(observed[i], observed[j], law), _by_rank(observed[i], observed[j], batch)) if p]
+        chances = [
+            p
+            for p in (_by_law(observed[i], observed[j], law), _by_rank(sketches[i], sketches[j], batch))
+            if p is not None
+        ]
         if chances and min(chances) < each:
             several.append(Repeat("noise", i, j, min(1.0, min(chances) * level / each)))
         if masked and (p := _by_mask(observed[i], observed[j])) < each:
@@ -94,8 +106,10 @@ def _by_law(one: Tree, other: Tree, law: NoiseLaw | None) -> float | None:
     within = NEAR / (2 * peak)
     near = entries = 0
     for name, value in one.items():
-        gap = (value.double() - other[name].double()).abs()
+        gap = (value - other[name]).abs()
         near, entries = near + int((gap <= within).sum()), entries + gap.numel()
+    if near <= NEAR * entries:  # no more than the mean: nothing to count
+        return 1.0
     return max(float(stats.binom.sf(near - 1, entries, NEAR)), 5e-324)
 
 
@@ -106,17 +120,47 @@ def _peak(law: NoiseLaw | None) -> float | None:
     return 1 / (2 * law.scale) if isinstance(law, LaplaceNoise) else None
 
 
-def _by_rank(one: Tree, other: Tree, batch: int) -> float | None:
+@dataclass(frozen=True)
+class _Sketch:
+    """A matrix of one round with its leading singular directions, and what is left without them, of length one."""
+
+    matrix: Tensor
+    left: Tensor
+    right: Tensor
+    rest: Tensor
+
+    def correlates(self, other: _Sketch) -> bool:
+        """Whether noise may be shared, before the directions of both are removed."""
+        return float(self.rest @ other.rest) >= HINT
+
+
+def _sketched(update: Tree, batch: int) -> dict[str, _Sketch]:
+    """The matrices of a round in which noise can be told from a gradient; looked at once, not once for every pair."""
+    sketches = {}
+    for name, value in update.items():
+        if value.dim() == 2 and 2 * _rank(value, batch) < min(value.shape) and _continuous(value):
+            rank = _rank(value, batch)
+            u, s, v = torch.linalg.svd(value.double(), full_matrices=False)
+            rest = ((u[:, rank:] * s[rank:]) @ v[rank:]).flatten()
+            length = rest.norm().clamp(min=torch.finfo(rest.dtype).tiny)
+            sketches[name] = _Sketch(value, u[:, :rank], v[:rank].T, (rest / length).float())
+    return sketches
+
+
+def _rank(matrix: Tensor, batch: int) -> int:
+    """How many directions go: a quarter at least, so that a few local steps, which raise the rank, are covered."""
+    return max(batch, min(matrix.shape) // 4)
+
+
+def _by_rank(one: Mapping[str, _Sketch], other: Mapping[str, _Sketch], batch: int) -> float | None:
     """The chance of so high a correlation beyond the rank of a gradient; None where there is no noise to compare."""
     product, squares, entries = 0.0, [0.0, 0.0], 0
-    for name, value in one.items():
-        if (
-            value.dim() != 2
-            or not (_continuous(value) and _continuous(other[name]))
-            or bool((value == other[name]).all())
-        ):
-            continue
-        beyond = _beyond(value.double(), other[name].double(), batch)
+    pairs = [(sketch, other[name]) for name, sketch in one.items() if name in other]
+    pairs = [(a, b) for a, b in pairs if not torch.equal(a.matrix, b.matrix)]
+    if pairs and not any(a.correlates(b) for a, b in pairs):
+        return 1.0
+    for a, b in pairs:
+        beyond = _beyond(a, b, batch)
         if beyond is None:
             continue
         first, second, free = beyond
@@ -134,23 +178,18 @@ def _continuous(value: Tensor) -> bool:
     return int(value.unique().numel()) > CONTINUOUS * value.numel()
 
 
-def _beyond(one: Tensor, other: Tensor, batch: int) -> tuple[Tensor, Tensor, int] | None:
+def _beyond(one: _Sketch, other: _Sketch, batch: int) -> tuple[Tensor, Tensor, int] | None:
     """Both matrices without the leading singular directions of either, scaled alike, and the entries left free.
 
-    A quarter of the directions goes at least, so that a few local steps, which raise the rank, are covered as well;
-    what then still has a leading direction is no noise.
+    What then still has a leading direction is no noise.
     """
-    size = min(one.shape)
-    rank = max(batch, size // 4)
-    if 2 * rank >= size:
-        return None
-    height, width = (length - 2 * rank for length in one.shape)
+    rank = _rank(one.matrix, batch)
+    height, width = (length - 2 * rank for length in one.matrix.shape)
     flat = FLAT * (math.sqrt(height) + math.sqrt(width)) / math.sqrt(height * width)
-    parts = [torch.linalg.svd(each, full_matrices=False) for each in (one, other)]
-    left, _ = torch.linalg.qr(torch.cat([u[:, :rank] for u, _, _ in parts], 1))
-    right, _ = torch.linalg.qr(torch.cat([v[:rank].T for _, _, v in parts], 1))
+    left, _ = torch.linalg.qr(torch.cat([one.left, other.left], 1))
+    right, _ = torch.linalg.qr(torch.cat([one.right, other.right], 1))
     rests = []
-    for each in (one, other):
+    for each in (one.matrix.double(), other.matrix.double()):
         rest = each - left @ (left.T @ each)
         rest = rest - (rest @ right) @ right.T
         length = float(rest.norm())

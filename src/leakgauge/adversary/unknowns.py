@@ -19,6 +19,9 @@ from leakgauge.updates.trees import rows
 
 INPUTS, SOFT_LABELS, CODES = "inputs", "labels", "codes"
 
+INSIDE = 0.01
+"""A start keeps this share of the support's width from its ends, where a sigmoid has no slope."""
+
 
 def same(raw: Tensor) -> Tensor:
     return raw
@@ -34,15 +37,22 @@ class Block:
     log_prior: Callable[[Tensor], Tensor] | None = None
 
     @classmethod
-    def of_law(cls, law: Law, shape: tuple[int, ...], like: Tensor, weight: float) -> Block:
-        """A nuisance under its law, started at the law's mean; ``weight`` scales its log prior.
+    def of_law(
+        cls, law: Law, shape: tuple[int, ...], like: Tensor, weight: float, start: Tensor | None = None
+    ) -> Block:
+        """A nuisance under its law, begun at the law's mean or, inside its support, at ``start``; ``weight`` scales its
+        log prior.
 
         The prior is relative to that of the mean: a constant such as that of a uniform law would drown a residual of
         1e-8 in the rounding of float32.
         """
         low, high = law.support
         offset = law.log_density(torch.tensor(law.mean, dtype=like.dtype, device=like.device))
-        raw = _encoder(low, high)(torch.full(shape, law.mean, dtype=like.dtype, device=like.device))
+        begin = torch.full(shape, law.mean, dtype=like.dtype, device=like.device)
+        if start is not None:
+            margin = INSIDE * (high - low) if math.isfinite(high - low) else 0.0
+            begin = start.to(begin).clamp(low + margin, high - margin)
+        raw = _encoder(low, high)(begin)
 
         def log_prior(value: Tensor) -> Tensor:
             return weight * rows(law.log_density(value) - offset).sum(1)

@@ -28,9 +28,12 @@ from leakgauge.adversary import (
     l2,
     through,
 )
+from leakgauge.adversary.adversary import MEMORY
+from leakgauge.adversary.joining import joined
+from leakgauge.adversary.likelihoods import Density
 from leakgauge.adversary.paths import PathName
+from leakgauge.adversary.rates import Shared
 from leakgauge.adversary.rounding import is_rounding
-from leakgauge.adversary.run import MEMORY, joined
 from leakgauge.adversary.simulation import Simulation, StandIn, simulate, simulate_whole
 from leakgauge.adversary.simulation.labels import labels_by_simulation
 from leakgauge.adversary.simulation.simulate import is_silent
@@ -38,12 +41,14 @@ from leakgauge.adversary.treatments import Case, with_treatment
 from leakgauge.attacks import ats, mixing  # noqa: F401  (they register how their encodings are undone)
 from leakgauge.attacks.adapting import decoder_of, hint_of
 from leakgauge.attacks.analytic import Analytic, inverts
+from leakgauge.attacks.averaging import by_means
 from leakgauge.attacks.believed import believed, with_received_norm, without_small_noise
 from leakgauge.attacks.differences import without_repeats
 from leakgauge.attacks.exact_recovery import assembled
 from leakgauge.attacks.norms import knows_statistics, with_statistics
 from leakgauge.attacks.precode import NOISE, Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
 from leakgauge.attacks.recovering import NOT_APPLICABLE, first_layer, obstacle, recover
+from leakgauge.attacks.shared_rates import with_shared_rates
 from leakgauge.attacks.surrogate import PLACES, is_worth, surrogate, treated
 from leakgauge.client import BATCH_STATISTICS, LABELS
 from leakgauge.defenses import Protection, UpdatePart
@@ -109,6 +114,10 @@ class Adaptive(Part):
       hidden coefficients from soft labels.
     - Noise that repeats between rounds (:mod:`~leakgauge.adversary.repeats`): cancelled by differences of the rounds,
       which are attacked without it; at the same weights in every round, rounds that share their noise count once.
+    - Hidden rates that repeat between rounds (:mod:`~leakgauge.adversary.rates`): a further stage, in which the rounds
+      share them, so that the lengths of their updates count.
+    - Rounds that differ in nothing but Gaussian noise: their mean, which says as much (its ``log_posterior`` lacks what
+      does not depend on the records).
     - ATS: the transformed record is reconstructed, then undone as far as its policy allows.
     - More than ``unroll`` local steps of SGD: not unrolled, but taken for one gradient on the way
       (:mod:`leakgauge.attacks.surrogate`), which needs neither rates nor order nor their number; a warning says so.
@@ -121,7 +130,7 @@ class Adaptive(Part):
     CNN, noise of std 0.001 to 0.1).
     """
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     models_defense: ClassVar[Literal["any"]] = "any"
 
     steps: int = 1000
@@ -134,14 +143,15 @@ class Adaptive(Part):
     unroll: int = 16
 
     def __post_init__(self) -> None:
-        guards.count(self.steps, "steps", "adaptive")
-        guards.count(self.unroll, "unroll", "adaptive", least=0)
-        guards.count(self.restarts, "restarts", "adaptive")
-        guards.non_negative(self.tv_weight, "tv_weight", "adaptive")
-        guards.non_negative(self.tv_density, "tv_density", "adaptive")
-        guards.choice(self.bound, "bound", "adaptive", ("granted", "received"))
-        guards.choice(self.latent, "latent", "adaptive", get_args(Latent))
-        guards.choice(self.labels, "labels", "adaptive", ("inferred", "joint"))
+        with guards.together():
+            guards.count(self.steps, "steps", "adaptive")
+            guards.count(self.unroll, "unroll", "adaptive", least=0)
+            guards.count(self.restarts, "restarts", "adaptive")
+            guards.non_negative(self.tv_weight, "tv_weight", "adaptive")
+            guards.non_negative(self.tv_density, "tv_density", "adaptive")
+            guards.choice(self.bound, "bound", "adaptive", ("granted", "received"))
+            guards.choice(self.latent, "latent", "adaptive", get_args(Latent))
+            guards.choice(self.labels, "labels", "adaptive", ("inferred", "joint"))
 
     def against(self, task: Task, threat: Threat | None = None) -> Approach:
         """How it attacks this task under this threat. A call adds what follows: a second stage, decoding, undoing."""
@@ -233,11 +243,28 @@ class Adaptive(Part):
         how = {"seed": seed, "device": device, "path": path, "memory": memory, "progress": progress}
 
         def invert(some: Sequence[Observation]) -> Reconstruction:
-            return without_repeats(task, some, lambda rest: self._invert(task, rest, how), seed)
+            return without_repeats(task, some, fresh, seed)
+
+        def fresh(some: Sequence[Observation]) -> Reconstruction:
+            return by_means(task, some, lambda own, rest: self._invert_and_share(own, rest, how))
 
         part = task.protection.input[-1] if task.protection.input else None
         decoder = decoder_of(part) if part is not None else None
         return invert(observations) if decoder is None else decoder.undo(invert, part, observations)
+
+    def _invert_and_share(
+        self, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]
+    ) -> Reconstruction:
+        """Then, where hidden rates repeat, by the lengths of the updates as well, under rates that rounds share."""
+
+        def closer(some: Sequence[Observation], begin: Tensor, shared: Shared) -> Reconstruction:
+            own = _closer(self._adversary(task, known=knows_statistics(some)))
+            return own(task, some, **how, begin=begin, shared=shared)
+
+        guesses = self._invert(task, observations, how)
+        if is_worth(task, self.unroll) or any(_unknown(part) for part in task.protection.chain.parts):
+            return guesses
+        return with_shared_rates(task, observations, guesses, closer)
 
     def _invert(self, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]) -> Reconstruction:
         """What the client computed on: the records, or what its input stage made of them."""
@@ -444,8 +471,7 @@ def _with_length(
         return tell and (lambda done, total, objective: tell(half * total + done, 2 * total, objective))
 
     first = adversary(task, observations, **{**how, "progress": told(0)})
-    smaller = adam(lr=0.03, steps=adversary.solver.steps, sign="soft", schedule=cosine_decay(floor=0.01))
-    closer = replace(adversary, likelihood=LENGTHS, solver=smaller, restarts=1)
+    closer = _closer(adversary)
     if adversary.labels == "joint":  # what the first stage found is where the second begins
         observations = [
             one if one.labels is not None else one.given(LABELS, labels)
@@ -453,6 +479,13 @@ def _with_length(
         ]
     last = closer(task, observations, **{**how, "progress": told(1)}, begin=first.inputs)
     return replace(last, evaluations=first.evaluations + last.evaluations)
+
+
+def _closer(adversary: Adversary) -> Adversary:
+    """What goes on where directions alone were matched: smaller steps, by relative distance; a density stays."""
+    smaller = adam(lr=0.03, steps=adversary.solver.steps, sign="soft", schedule=cosine_decay(floor=0.01))
+    likelihood = adversary.likelihood if isinstance(adversary.likelihood, Density) else LENGTHS
+    return replace(adversary, likelihood=likelihood, solver=smaller, restarts=1)
 
 
 def _ratio_is_exact(task: Task, batch: int) -> bool:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import torch
+from torch import Tensor
 
 from leakgauge.adversary import Adversary, Attack, Reconstruction
 from leakgauge.attacks.portfolio import Portfolio
-from leakgauge.attacks.staged import BestOf, Staged, best, posterior, stage_after
-from leakgauge.expr import described, parse
+from leakgauge.attacks.staged import BestOf, Staged, best, family, posterior, stage_after
+from leakgauge.errors import LeakgaugeError, brief
+from leakgauge.expr import PATH, described, parse
 from leakgauge.observation import Observation
 from leakgauge.task import Task
 from leakgauge.types import Progress
@@ -28,9 +30,9 @@ Score = Callable[[Reconstruction, Sequence[int]], float]
 class Effort:
     """How much is tried, in evaluations of one update.
 
-    ``first`` steps of every first stage on ``look`` records; the best ``keep`` again with ``unit`` steps; the best
-    ``extend`` of them with every extension; the best ``finish`` with every finishing stage; the best ``finalists`` on
-    ``records`` records in all.
+    ``first`` steps of every first stage on ``look`` updates; then, on ``records`` updates, the best ``keep`` again with
+    ``unit`` steps, and the best of ``extend`` families with every extension. Of up to ``several`` settings it is asked
+    whether together, the posterior choosing, they do better; what they end with gets every finishing stage.
     """
 
     first: int
@@ -38,18 +40,24 @@ class Effort:
     look: int
     keep: int
     extend: int
-    finish: int
-    finalists: int
+    several: int
     records: int
+
+    @property
+    def attacks_worth(self) -> float:
+        """What a choice costs, in attacks on one update: forty first looks, then stages of one, four and ten units."""
+        units = self.records * (self.keep + 4 * self.extend + 10)
+        return (40 * self.first * self.look + units * self.unit) / (6 * self.unit)
 
 
 EFFORTS = {
-    "quick": Effort(first=25, unit=50, look=2, keep=6, extend=2, finish=1, finalists=2, records=4),
-    "standard": Effort(first=60, unit=150, look=2, keep=10, extend=3, finish=1, finalists=2, records=4),
-    "thorough": Effort(first=150, unit=400, look=4, keep=16, extend=5, finish=3, finalists=3, records=12),
+    "quick": Effort(first=25, unit=50, look=2, keep=6, extend=2, several=2, records=4),
+    "standard": Effort(first=40, unit=150, look=2, keep=8, extend=3, several=3, records=4),
+    "thorough": Effort(first=150, unit=400, look=4, keep=16, extend=6, several=4, records=12),
 }
 
 
+_REMEDY = "delete it; the same command computes it again"
 WORTH = 0.01
 """Several attacks cost several times as much: their gain must be at least this share of the score of the best."""
 
@@ -76,11 +84,27 @@ class Choice:
         return {"chosen": described(self.attack), **numbers, "rungs": rungs, "assumed": assumed}
 
     @classmethod
-    def of_json(cls, raw: Mapping[str, Any]) -> Choice:
-        numbers = {name: raw[name] for name in ("tried", "records", "evaluations", "score")}
-        rungs = tuple((name, count, score) for name, count, score in raw["rungs"])
-        attack = parse(raw["chosen"], "attack", where="choice")
-        return cls(attack, **numbers, rungs=rungs, assumed=tuple(raw["assumed"]))
+    def of_json(cls, raw: Mapping[str, Any], *, where: str = "choice", own: str = "") -> Choice:
+        """Read what a cell keeps. The file may be anybody's: of the user's code only what ``own``, the texts of the
+        study, names is imported."""
+        try:
+            numbers = {name: raw[name] for name in ("tried", "records", "evaluations", "score")}
+            rungs = tuple((str(name), int(count), float(score)) for name, count, score in raw["rungs"])
+            text, assumed = str(raw["chosen"]), tuple(map(str, raw["assumed"]))
+            if not all(isinstance(number, int | float) for number in numbers.values()):
+                raise TypeError("a number is none")
+        except (LookupError, TypeError, ValueError) as fault:
+            raise LeakgaugeError(
+                f"is no choice of an attack ({type(fault).__name__}: {fault})", where=where, remedy=_REMEDY
+            ) from None
+        if foreign := set(PATH.findall(text)) - set(PATH.findall(own)):
+            raise LeakgaugeError(
+                f"chooses code that the study does not name: {brief(', '.join(sorted(foreign)))}",
+                where=where,
+                remedy=_REMEDY,
+            )
+        attack = parse(text, "attack", where=where)
+        return cls(attack, **numbers, rungs=rungs, assumed=assumed)
 
     def sentences(self, chooser: Chooser) -> list[str]:
         """What was done, for ledgers and reports."""
@@ -121,10 +145,10 @@ class Chooser(Protocol):
 
 
 @dataclass(frozen=True)
-class _Trial:
+class Trial:
     """A setting with what it made of the first few records."""
 
-    attack: Staged
+    attack: Staged | BestOf
     guess: Reconstruction
     score: float
 
@@ -146,80 +170,95 @@ class Choosing:
 
     def choose(self) -> Choice:
         effort, portfolio = self.effort, self.portfolio
-        looks = self._rung("first look", [(None, one) for one in portfolio.firsts(effort.first)])
-        again = [(None, _longer(one.attack.stages[0], effort.unit)) for one in looks[: effort.keep]]
-        firsts = self._rung("first stage", again)
-        pairs = [(one, ext) for one in firsts[: effort.extend] for ext in portfolio.extensions(_last(one), effort.unit)]
-        trials = _ranked([*firsts, *self._rung("second stage", pairs)])
-        pairs = [(one, end) for one in trials[: effort.finish] for end in portfolio.finishes(_last(one), effort.unit)]
-        trials = _ranked([*trials, *self._rung("third stage", pairs)])
-        return self._final(trials[: effort.finalists])
+        firsts = [(None, one) for one in portfolio.firsts(effort.first)]
+        looks = _varied(self._rung("first look", firsts, effort.look), family)
+        again = [(None, _longer(_first(one), effort.unit)) for one in looks[: effort.keep]]
+        trials = self._rung("first stage", again, effort.records)
+        begun = _varied(trials, family)[: effort.extend]
+        pairs = [(one, stage) for one in begun for stage in portfolio.extensions(_last(one), effort.unit)]
+        trials = _ranked([*trials, *self._rung("second stage", pairs, effort.records)])
+        whole, last = self.together(trials), _last(trials[0])
+        pairs = [(whole, stage) for stage in portfolio.finishes(last, effort.unit)]
+        whole, *_ = _ranked([whole, *self._rung("third stage", pairs, effort.records)])
+        count = min(effort.records, len(self.observations))
+        assumed = () if portfolio.assumed is None else (portfolio.assumed,)
+        return Choice(whole.attack, self.tried, count, self.evaluations, whole.score, tuple(self.rungs), assumed)
 
-    def _rung(self, name: str, pairs: Sequence[tuple[_Trial | None, Adversary]]) -> list[_Trial]:
-        """Run every stage after the setting that it extends; the best first."""
-        few = self.observations[: self.effort.look]
+    def _rung(self, name: str, pairs: Sequence[tuple[Trial | None, Adversary]], count: int) -> list[Trial]:
+        """Run every stage after the setting that it extends, on the first ``count`` updates; the best first."""
+        some = self.observations[:count]
         before = [None if trial is None else trial.guess for trial, _ in pairs]
         guesses = stage_after(
-            before, [stage for _, stage in pairs], self.task, few, seed=self.seed, progress=self.progress
+            before, [stage for _, stage in pairs], self.task, some, seed=self.seed, progress=self.progress
         )
         trials = []
         for (trial, stage), guess in zip(pairs, guesses, strict=True):
-            attack = Staged((stage,)) if trial is None else trial.attack.then(stage)
-            trials.append(_Trial(attack, guess, self._scored(guess, range(len(few)))))
+            attack = Staged((stage,)) if trial is None else _then(trial.attack, stage)
+            trials.append(Trial(attack, guess, self._scored(guess, range(len(some)))))
             self.evaluations += guess.evaluations - (0 if trial is None else trial.guess.evaluations)
-        return self._noted(name, _ranked(trials))
-
-    def _noted(self, name: str, trials: list[_Trial]) -> list[_Trial]:
         self.tried += len(trials)
+        trials = _ranked(trials)
         self.rungs.append((name, len(trials), trials[0].score))
         return trials
 
-    def _final(self, trials: Sequence[_Trial]) -> Choice:
-        """The finalists on more records; then whether the posterior does better at choosing among them, per record."""
-        few, every = self.effort.look, self.observations[: self.effort.records]
-        rest, count = every[few:], len(every)
-        whole: list[tuple[float, Staged, list[Reconstruction]]] = []
-        for trial in trials:
-            guesses = [trial.guess]
-            if rest:
-                guesses.append(trial.attack(self.task, rest, seed=self.seed, progress=self.progress))
-                self.evaluations += guesses[-1].evaluations
-            whole.append((self._over(guesses, few, count), trial.attack, guesses))
-        whole.sort(key=lambda one: -one[0])
-        score, attack, _ = whole[0]
-        chosen: Attack = attack
-        if len(whole) > 1:
-            judge = replace(attack.stages[-1], restarts=1)
-            parts = range(len(whole[0][2]))
-            picked = self._over([self._picked(judge, [one[2][i] for one in whole], i) for i in parts], few, count)
-            if picked > score + WORTH * abs(score):
-                score, chosen = picked, BestOf(tuple(one for _, one, _ in whole), judge)
-        self.rungs.append(("final", len(whole), score))
-        assumed = () if self.portfolio.assumed is None else (self.portfolio.assumed,)
-        return Choice(chosen, self.tried, count, self.evaluations, score, tuple(self.rungs), assumed)
+    def together(self, trials: Sequence[Trial]) -> Trial:
+        """The best setting, with those added, one by one, beside which the posterior chooses best.
 
-    def _picked(self, judge: Adversary, guesses: Sequence[Reconstruction], part: int) -> Reconstruction:
-        few = self.effort.look
-        seen = self.observations[:few] if part == 0 else self.observations[few : self.effort.records]
-        return best(guesses, [posterior(judge, self.task, seen, guess) for guess in guesses])
+        Of networks with kinks a setting solves one record and is caught in a minimum for the next; which of the two
+        has happened the posterior shows well.
+        """
+        judge, some = self.portfolio.judge_after(_last(trials[0])), self.observations[: self.effort.records]
+        values = [posterior(judge, self.task, some, trial.guess) for trial in trials]
+        chosen, reached = [0], trials[0]
+        for _ in range(self.effort.several - 1):
+            wider = [self._picked([*chosen, i], trials, values, judge) for i in range(len(trials)) if i not in chosen]
+            place, trial = max(wider, key=lambda one: one[1].score, default=(0, reached))
+            if trial.score <= reached.score + WORTH * abs(reached.score):
+                break
+            chosen, reached = [*chosen, place], trial
+        self.rungs.append(("together", len(chosen), reached.score))
+        return reached
 
-    def _over(self, guesses: Sequence[Reconstruction], few: int, count: int) -> float:
-        places = [range(min(few, count)), range(few, count)]
-        sums = [self._scored(guess, some) * len(some) for guess, some in zip(guesses, places, strict=False)]
-        return round(sum(sums) / count, 6)
+    def _picked(
+        self, places: list[int], trials: Sequence[Trial], values: Sequence[Tensor], judge: Adversary
+    ) -> tuple[int, Trial]:
+        """Several settings as one, and which of them was added last."""
+        guess = best([trials[i].guess for i in places], [values[i] for i in places])
+        attack = BestOf(tuple(trials[i].attack for i in places), judge)
+        return places[-1], Trial(attack, guess, self._scored(guess, range(len(guess.inputs))))
 
     def _scored(self, guess: Reconstruction, places: Sequence[int]) -> float:
         score = self.score(guess, places)
         return round(score, 6) if torch.isfinite(torch.tensor(score)) else -1e9
 
 
-def _ranked(trials: Sequence[_Trial]) -> list[_Trial]:
+def _ranked(trials: Sequence[Trial]) -> list[Trial]:
     """The best first; of equal ones the one that was tried first."""
     return sorted(trials, key=lambda trial: -trial.score)
 
 
-def _last(trial: _Trial) -> Adversary:
-    return trial.attack.stages[-1]
+def _varied(trials: Sequence[Trial], kind: Callable[[Adversary], str]) -> list[Trial]:
+    """The best of every kind of first stage, the best first; then the others: some begin slowly and end well."""
+    ahead, others, kinds = list[Trial](), list[Trial](), set[str]()
+    for trial in _ranked(trials):
+        own = kind(_first(trial))
+        (others if own in kinds else ahead).append(trial)
+        kinds.add(own)
+    return [*ahead, *others]
+
+
+def _then(attack: Staged | BestOf, stage: Adversary) -> Staged:
+    return attack.then(stage) if isinstance(attack, Staged) else Staged((attack, stage))
+
+
+def _first(trial: Trial) -> Adversary:
+    assert isinstance(trial.attack, Staged)
+    return cast(Adversary, trial.attack.stages[0])
+
+
+def _last(trial: Trial) -> Adversary:
+    assert isinstance(trial.attack, Staged)
+    return cast(Adversary, trial.attack.last)
 
 
 def _longer(stage: Adversary, steps: int) -> Adversary:
@@ -227,4 +266,4 @@ def _longer(stage: Adversary, steps: int) -> Adversary:
     return replace(stage, solver=replace(solver, steps=steps))
 
 
-__all__ = ["EFFORTS", "Choice", "Chooser", "Choosing", "Effort", "Score"]
+__all__ = ["EFFORTS", "Choice", "Chooser", "Choosing", "Effort", "Score", "Trial"]

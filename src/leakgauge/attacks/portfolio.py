@@ -21,20 +21,23 @@ from leakgauge.adversary import (
     lbfgs,
 )
 from leakgauge.adversary.likelihoods import Cosine, Through
-from leakgauge.adversary.solver import Solver
+from leakgauge.adversary.solver import Lbfgs, Solver
 from leakgauge.attacks.adaptive import LENGTHS, Adaptive
 from leakgauge.attacks.believed import believed
 from leakgauge.attacks.staged import Staged, posterior
 from leakgauge.errors import NoDensityError
 from leakgauge.observation import Observation
 from leakgauge.priors.base import Scaled
+from leakgauge.priors.total_variation import TotalVariation
 from leakgauge.task import Task
 
 WEIGHTS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Of the prior, beside the weight that ``adaptive()`` gives it."""
+SMOOTHING = 0.01
+"""Of total variation beside L-BFGS, whose line search ends at a kink."""
 RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Learning rates, where there is no prior to weigh."""
-MOST_UNKNOWNS, MOST_ENTRIES = 4096, 1_000_000
+MOST_UNKNOWNS, MOST_ENTRIES = 1024, 1_000_000
 """Beyond these Gauss-Newton is not tried: too many products for one step, too large an update to form."""
 
 
@@ -82,45 +85,60 @@ class Portfolio:
 
     def firsts(self, steps: int) -> list[Adversary]:
         """Some forty first stages, in families that share every observation."""
-        likelihood = self.base.likelihood
-        stages = [
-            self._first(self.base, likelihood, steps, sign, start, *axes)
-            for sign, start in (("soft", "grey"), ("hard", "grey"), ("soft", "normal"))
-            for axes in self._axes
-        ]
-        if _is_cosine(likelihood):
-            other, base = self.fine, self.base
+        base, every = self.base, self._axes
+        if _is_cosine(base.likelihood):
+            other = replace(base, likelihood=self.fine)
         else:
-            other, base = cosine(), replace(self.base, prior=_beside_cosine(self.base.prior))
-        if other != likelihood:
-            stages += [self._first(base, other, steps, "soft", "grey", *axes) for axes in self._axes]
-        return stages
+            other = replace(base, likelihood=cosine(), prior=_beside_cosine(base.prior))
+        close = replace(base, likelihood=self.fine)
+        families = [
+            [self._first(base, _adam(rate, steps, "soft"), factor) for factor, rate in every],
+            [self._first(base, _adam(rate, steps, "hard"), factor) for factor, rate in every],
+            [self._first(base, _adam(rate, steps, "soft"), factor, "normal") for factor, rate in every[1::2]],
+            [self._first(close, _quasi(steps), factor) for factor in dict.fromkeys(factor for factor, _ in every)],
+        ]
+        if other.likelihood != base.likelihood:
+            families.append([self._first(other, _adam(rate, steps, "soft"), factor) for factor, rate in every])
+        return [stage for stages in families for stage in stages]
 
     def extensions(self, last: Adversary, steps: int) -> list[Adversary]:
         """Stages that may follow one."""
-        comparable = _is_cosine(last.likelihood) == _is_cosine(self.base.likelihood) or last.likelihood == self.fine
-        prior = last.prior if comparable else self.base.prior  # nats weigh a prior otherwise than a cosine does
+        prior = self._prior_after(last)
         after = replace(last, labels="inferred", start="grey")
 
         def stage(factor: float, solver: Solver) -> Adversary:
-            return replace(after, likelihood=self.fine, prior=_weighed(prior, factor), solver=solver)
+            return replace(after, likelihood=self.fine, prior=_weighed(prior, factor, solver), solver=solver)
 
         return [
-            replace(after, solver=_adam(0.03, 2 * steps, "soft")),
             stage(0.1, _adam(0.03, steps, "soft")),
             stage(1.0, _quasi(steps)),
             stage(0.1, _quasi(steps)),
-            stage(0.01, _quasi(2 * steps)),
+            stage(0.01, _quasi(steps)),
         ]
 
     def finishes(self, last: Adversary, steps: int) -> list[Adversary]:
-        """Stages that may end a setting: what has converged retires, the others go on four times as long."""
-        after = replace(last, likelihood=self.fine, labels="inferred", start="grey")
-        listed = [replace(after, prior=_weighed(last.prior, factor), solver=_quasi(4 * steps)) for factor in (1.0, 0.1)]
+        """Stages that may end a setting: what has converged retires, the others go on for long.
+
+        Of smooth networks L-BFGS gains most, with more of its history; at the kinks of ReLU and total variation its
+        line search ends, and small steps of Adam go on.
+        """
+        prior, after = self._prior_after(last), replace(last, likelihood=self.fine, labels="inferred", start="grey")
+        solvers = [(_quasi(4 * steps, 60), 1.0), *((_adam(0.01, 3 * steps, "soft"), factor) for factor in (1.0, 0.1))]
+        listed = [replace(after, prior=_weighed(prior, factor, solver), solver=solver) for solver, factor in solvers]
         if self.gauss_newton:
             newton = gauss_newton(steps=max(2, steps // 30), inner=100)
-            listed.append(replace(after, prior=_weighed(last.prior, 0.1), solver=newton))
+            listed.append(replace(after, prior=_weighed(prior, 0.1, newton), solver=newton))
         return listed
+
+    def _prior_after(self, last: Adversary) -> Any:
+        """The prior that a stage by the fine likelihood begins with: nats weigh one otherwise than a cosine does."""
+        comparable = _is_cosine(last.likelihood) == _is_cosine(self.base.likelihood) or last.likelihood == self.fine
+        return last.prior if comparable else self.base.prior
+
+    def judge_after(self, last: Adversary) -> Adversary:
+        """The objective that tells guesses apart which several settings ended with."""
+        judge = replace(last, likelihood=self.fine, prior=self._prior_after(last))
+        return replace(judge, restarts=1, labels="inferred", start="grey")
 
     @property
     def _axes(self) -> list[tuple[float, float]]:
@@ -128,20 +146,17 @@ class Portfolio:
         weighed = isinstance(self.base.prior, Scaled)
         return [(factor, 0.1) for factor in WEIGHTS] if weighed else [(1.0, rate) for rate in RATES]
 
-    def _first(
-        self, base: Adversary, likelihood: Likelihood, steps: int, sign: Any, start: Any, factor: float, rate: float
-    ) -> Adversary:
-        solver, prior = _adam(rate, steps, sign), _weighed(base.prior, factor)
-        return replace(base, likelihood=likelihood, prior=prior, solver=solver, start=start, restarts=1)
+    def _first(self, base: Adversary, solver: Solver, factor: float, start: Any = "grey") -> Adversary:
+        return replace(base, prior=_weighed(base.prior, factor, solver), solver=solver, start=start, restarts=1)
 
     # --- without reference records
 
     def fixed(self, steps: int) -> list[Staged]:
         """For whoever cannot choose: what ``adaptive()`` does, and two stages from a usual and a strong prior."""
-        first = [self._first(self.base, self.base.likelihood, n, "soft", "grey", 1.0, 0.1) for n in (3 * steps, steps)]
-        strong = self._first(self.base, self.base.likelihood, steps, "soft", "grey", 30.0, 0.1)
+        first = [self._first(self.base, _adam(0.1, n, "soft"), 1.0) for n in (3 * steps, steps)]
+        strong = self._first(self.base, _adam(0.1, steps, "soft"), 30.0)
         others = [first[1], strong] if isinstance(self.base.prior, Scaled) else [first[1]]
-        return [Staged((first[0],)), *(Staged((one, self.extensions(one, steps)[3])) for one in others)]
+        return [Staged((first[0],)), *(Staged((one, self.extensions(one, steps)[2])) for one in others)]
 
     @property
     def judge(self) -> Adversary:
@@ -169,9 +184,14 @@ def _is_cosine(likelihood: Likelihood) -> bool:
     return isinstance(likelihood.likelihood if isinstance(likelihood, Through) else likelihood, Cosine)
 
 
-def _weighed(prior: Any, factor: float) -> Any:
-    """A prior with its weight multiplied; a flat one as it is."""
-    return Scaled(float(f"{factor * prior.weight:.6g}"), prior.prior) if isinstance(prior, Scaled) else prior
+def _weighed(prior: Any, factor: float, solver: Solver) -> Any:
+    """A prior with its weight multiplied, rounded off where a line search has to follow it; a flat one as it is."""
+    if not isinstance(prior, Scaled):
+        return prior
+    kind = prior.prior
+    if isinstance(kind, TotalVariation):
+        kind = replace(kind, smoothing=SMOOTHING if isinstance(solver, Lbfgs) else 0.0)
+    return Scaled(float(f"{factor * prior.weight:.6g}"), kind)
 
 
 def _beside_cosine(prior: Any) -> Any:
@@ -183,8 +203,8 @@ def _adam(rate: float, steps: int, sign: Any) -> Solver:
     return adam(lr=rate, steps=steps, sign=sign, schedule=cosine_decay(floor=0.01))
 
 
-def _quasi(steps: int) -> Solver:
-    return lbfgs(steps=steps, history=20, patience=max(20, steps // 4), tolerance=1e-3)
+def _quasi(steps: int, history: int = 20) -> Solver:
+    return lbfgs(steps=steps, history=history, patience=max(40, steps // 4), tolerance=1e-3)
 
 
 __all__ = ["Portfolio"]

@@ -7,7 +7,7 @@ portfolio on records that are never reported, and says what it did.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from leakgauge import guards
@@ -21,6 +21,7 @@ from leakgauge.attacks.portfolio import Portfolio
 from leakgauge.attacks.recovering import obstacle
 from leakgauge.attacks.staged import BestOf
 from leakgauge.attacks.structure import exact_attack
+from leakgauge.attacks.surrogate import is_worth
 from leakgauge.client import BATCH_STATISTICS, DROPOUT
 from leakgauge.defenses.update.chain import is_noise
 from leakgauge.errors import NoDensityError
@@ -41,7 +42,7 @@ USUAL = 1e-3
 @register("attack", "standard")
 @dataclass(frozen=True, repr=False)
 class Standard(Part):
-    """A parameter-free, versioned attack: quote it as ``standard()`` version 2.
+    """A parameter-free, versioned attack: quote it as ``standard()`` version 3.
 
     1. What structure gives exactly is read off (:mod:`~leakgauge.attacks.structure`).
     2. Else :meth:`choose` tries more than sixty settings on reference records: starts, prior weights, the likelihoods
@@ -57,7 +58,7 @@ class Standard(Part):
     are chosen among. ``work`` sets the evaluations, never seconds; ``labels`` is set by the threat.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     models_defense: ClassVar[Literal["any"]] = "any"
 
     work: Work = "standard"
@@ -78,8 +79,8 @@ class Standard(Part):
 
     @property
     def attacks_worth(self) -> float:
-        """What a choice costs, in attacks on one update: twice what ``adaptive(steps=1000)`` spends on ten."""
-        return 20.0
+        """What a choice costs, in attacks on one update."""
+        return self.effort.attacks_worth
 
     def choose(
         self,
@@ -99,7 +100,7 @@ class Standard(Part):
             return Choice(exact, assumed=("the records are read off exactly, without a search",))
         portfolio = self._portfolio(task, observations, scale_known=True)
         if portfolio is None:
-            return self._among(self._adaptive(), task, observations, score, seed, progress)
+            return self._among(task, observations, score, seed, progress)
         return Choosing(portfolio, self.effort, task, observations, score, seed, progress).choose()
 
     def fixed(self, task: Task, observations: Sequence[Observation]) -> Attack:
@@ -109,7 +110,7 @@ class Standard(Part):
             return exact
         portfolio = self._portfolio(task, observations, scale_known=False)
         if portfolio is None:
-            return self._adaptive()[WEIGHTS.index(USUAL)]
+            return self._adaptive(7 * self.effort.unit)[WEIGHTS.index(USUAL)]
         return BestOf(tuple(portfolio.fixed(self.effort.unit)), portfolio.judge)
 
     def __call__(
@@ -137,34 +138,34 @@ class Standard(Part):
         except NoDensityError:  # adaptive() has more to fall back to, and says so
             return None
 
-    def _adaptive(self) -> list[Adaptive]:
-        steps = 4 * self.effort.unit
+    def _adaptive(self, steps: int) -> list[Adaptive]:
         return [Adaptive(steps=steps, tv_weight=w, tv_density=3000 * w, labels=self.labels) for w in WEIGHTS]
 
     def _among(
         self,
-        attacks: Sequence[Adaptive],
         task: Task,
         observations: Sequence[Observation],
         score: Score,
         seed: int,
         progress: Progress | None,
     ) -> Choice:
-        """The best of a few whole attacks; what an input stage mixed can only be undone together."""
-        places = range(len(observations))
+        """The best of a few whole attacks, which then takes longer; what was mixed can only be undone together."""
+        unit, places = self.effort.unit, range(len(observations))
+        attacks = self._adaptive(4 * unit)
         guesses = [attack(task, observations, seed=seed, progress=progress) for attack in attacks]
         scores = [round(score(guess, places), 6) for guess in guesses]
         best = max(range(len(attacks)), key=lambda i: scores[i])
         spent = sum(guess.evaluations for guess in guesses)
         rungs = (("whole attacks", len(attacks), scores[best]),)
-        return Choice(attacks[best], len(attacks), len(observations), spent, scores[best], rungs)
+        longer = replace(attacks[best], steps=7 * unit)
+        return Choice(longer, len(attacks), len(observations), spent, scores[best], rungs)
 
 
 def _whole(task: Task, observations: Sequence[Observation]) -> bool:
     """Whether ``adaptive()`` does more here than to optimise one posterior after another.
 
-    It decodes inputs, recovers latent noise, takes a batch apart, simulates parts that have only a release, cancels
-    noise that repeats, and leaves out noise that vanishes in a rounding.
+    It decodes inputs, recovers latent noise, takes a batch apart, simulates parts that have only a release, takes many
+    local steps for one, cancels noise that repeats, and leaves out noise that vanishes in a rounding.
     """
     protection, rounds = task.protection, [r for one in observations for r in one.rounds]
     parts = protection.chain.parts
@@ -173,6 +174,7 @@ def _whole(task: Task, observations: Sequence[Observation]) -> bool:
         or protection.model
         or DROPOUT in task.nuisances
         or BATCH_STATISTICS in task.nuisances
+        or is_worth(task, Adaptive().unroll)
         or obstacle(task) is None
         or any(is_silent(part) and not hint_of(part).scales for part in parts)
         or (len(rounds) > len(observations) and any(map(is_noise, parts)))

@@ -33,7 +33,7 @@ def leakgauge_audit(request: pytest.FixtureRequest) -> RunAudit:
 
         path = Path(request.config.rootpath) / spec
         study = Study.load(path)
-        cache = request.config.cache
+        cache = getattr(request.config, "cache", None)  # none with -p no:cacheprovider
         folder = Path(cache.mkdir("leakgauge")) / path.stem if cache is not None else path.with_name(f"{path.stem}-run")
         result = audit(study, folder, workers=workers)
         bad = [*result.failing(fail_on), *(f"contradiction: {line}" for line in result.contradictions())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal, get_args
 
 import torch
@@ -26,6 +27,7 @@ class TotalVariation(PriorPart):
     With dx, dy the differences of neighbouring columns and rows of all B images and channels:
     ``anisotropic`` ``mean|dx| + mean|dy|``; ``isotropic`` ``mean √(dx² + dy² + 1e-8)`` over pixels, a difference
     across the border counting as 0; ``quadratic`` ``mean dx² + mean dy²``. ``reduce="sum"`` sums instead;
+    ``smoothing`` s takes ``√(d² + s²) − s`` for ``|d|`` of the anisotropic kind, which a line search can follow;
     ``periodic`` also compares the last row and column with the first. An axis of one pixel contributes 0, and records
     that are no images have no neighbours at all: the prior is then flat, and an attack made for images runs on tables.
 
@@ -41,10 +43,12 @@ class TotalVariation(PriorPart):
     kind: Kind = "anisotropic"
     periodic: bool = False
     reduce: Reduce = "mean"
+    smoothing: float = 0.0
 
     def __post_init__(self) -> None:
         require(self.kind in get_args(Kind), "tv", f"kind must be one of {', '.join(get_args(Kind))}", self.kind)
         require(self.reduce in get_args(Reduce), "tv", "reduce must be mean or sum", self.reduce)
+        require(isfinite(self.smoothing) and self.smoothing >= 0, "tv", "smoothing must be ≥ 0", self.smoothing)
 
     def __call__(self, candidate: Candidate) -> Tensor:
         images = candidate.inputs
@@ -53,11 +57,16 @@ class TotalVariation(PriorPart):
         if self.kind == "isotropic":
             dx, dy = (_differences(images, axis, self.periodic, pad=True) for axis in (-1, -2))
             return -self._total((dx.square() + dy.square() + SMOOTHING).sqrt())
-        size = torch.abs if self.kind == "anisotropic" else torch.square
+        size = self._absolute if self.kind == "anisotropic" else torch.square
         return -sum(
             (self._total(size(_differences(images, axis, self.periodic))) for axis in (-1, -2)),
             start=images.new_zeros(len(images)),
         )
+
+    def _absolute(self, difference: Tensor) -> Tensor:
+        if not self.smoothing:
+            return difference.abs()
+        return (difference.square() + self.smoothing**2).sqrt() - self.smoothing
 
     def _total(self, values: Tensor) -> Tensor:
         flat = values.flatten(1)

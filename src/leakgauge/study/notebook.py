@@ -229,8 +229,8 @@ def _attack(one: Any) -> Attack:
 
 def _default(text: str, work: Work) -> str:
     """The preset's form of a default adversary."""
-    _, generic, adaptive = PRESETS[work]
-    return next(preset for preset in (generic, adaptive) if preset.partition("(")[0] == text.partition("(")[0])
+    _, *presets = PRESETS[work]
+    return next(preset for preset in presets if preset.partition("(")[0] == text.partition("(")[0])
 
 
 def _texts(settings: Sequence[Attack]) -> str | list[str]:

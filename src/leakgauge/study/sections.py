@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from leakgauge.errors import LeakgaugeError
 
 Attacks = Literal["generic", "adaptive"]
-BOTH: dict[Attacks, str] = {"generic": "inverting_gradients()", "adaptive": "adaptive()"}
+BOTH: dict[Attacks, str] = {"generic": "inverting_gradients()", "adaptive": "standard()"}
 """The two adversaries that every audit runs, as they are added where a spec lists none of that kind."""
 ADDED = "{} (added)"
 TEXT, LIST = "<text>", "<list>"

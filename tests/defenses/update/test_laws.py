@@ -65,7 +65,9 @@ def test_release_is_pure(text: str) -> None:
     release_is_pure(parse(text))
 
 
-@pytest.mark.parametrize("text", SINGLE)
+@pytest.mark.parametrize(
+    "text", [pytest.param(text, marks=[pytest.mark.slow] * text.startswith("vmf")) for text in SINGLE]
+)
 def test_promises_are_kept(text: str) -> None:
     promises_are_kept(parse(text))
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
@@ -19,6 +19,7 @@ from leakgauge.defenses.update.vmf_math import (
 )
 from leakgauge.errors import DomainError
 from leakgauge.testing.references import relative_error, vmf_log_capacity, vmf_log_capacity_bessel
+from tests.examples import examples
 
 KAPPAS = st.floats(-6, 12).map(lambda e: 10.0**e)
 DIMS = st.one_of(st.integers(1, 100), st.integers(1, 10**9))
@@ -54,7 +55,7 @@ def test_against_quadrature_everywhere(dim: int) -> None:
         assert relative_error(log_peak(dim, kappa), vmf_log_capacity(dim, kappa)) < 1e-13
 
 
-@settings(max_examples=1000)
+@examples(1000)
 @given(DIMS, KAPPAS, st.floats(1.01, 3.0))
 def test_peak_is_monotone(dim: int, kappa: float, more: float) -> None:
     here = log_peak(dim, kappa)
@@ -71,7 +72,7 @@ def test_zero_concentration_is_uniform() -> None:
         assert mean_resultant(dim, 0.0) == 0.0
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(DIMS.filter(lambda d: d > 1), KAPPAS)
 def test_mean_resultant_is_the_slope_of_the_peak(dim: int, kappa: float) -> None:
     """d log C/dκ = 1 − A_p(κ), by a central difference that is exact to third order."""

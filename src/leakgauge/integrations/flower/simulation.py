@@ -13,8 +13,10 @@ from __future__ import annotations
 import copy
 import os
 import secrets
+import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -29,6 +31,9 @@ from leakgauge.task import Task
 from leakgauge.types import Records
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "FLWR_TELEMETRY_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+LATE = "timed out during startup"
+"""What Ray says when one of its own processes was too slow."""
 
 
 def simulate(
@@ -57,16 +62,13 @@ def simulate(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is deprecated in favour of a command, which leaves daemons behind
         launch = _launcher()
-        _environment()
-        launch(
-            server_app=_server(task, how, len(clients), finished),
-            client_app=_client(run),
-            num_supernodes=len(clients),
-            backend_config={
-                "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
-                "init_args": {"num_cpus": cpus, "include_dashboard": False},
-            },
-        )
+        with _ray(cpus):
+            launch(
+                server_app=_server(task, how, len(clients), finished),
+                client_app=_client(run),
+                num_supernodes=len(clients),
+                backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
+            )
     if set(finished) != set(task.params):
         raise LeakgaugeError("ended without weights", where="simulate", remedy="look at Flower's log above")
     return {**copy.deepcopy(task.trained()).state_dict(), **finished}
@@ -81,6 +83,42 @@ def _launcher() -> Any:
             "the package ray is not installed", where="simulate", remedy="pip install 'flwr[simulation]'"
         ) from None
     return launch
+
+
+@contextmanager
+def _ray(cpus: int) -> Iterator[None]:
+    """Ray, started before Flower: where it does not start, Flower's server would wait for its clients for ever."""
+    import ray  # type: ignore[import-not-found,unused-ignore]
+
+    if ray.is_initialized():  # the user's own, which stays
+        yield
+        return
+    _environment()
+    # workers inherit the environment, but not what this process added to its path
+    path = {"PYTHONPATH": os.pathsep.join([*filter(None, sys.path), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    started(lambda: ray.init(num_cpus=cpus, include_dashboard=False, runtime_env={"env_vars": path}))
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def started(start: Callable[[], object], tries: int = 3) -> None:
+    """Start Ray, again if need be: it gives its own processes a fixed time, too short for a cold disk or busy cores."""
+    for left in reversed(range(tries)):
+        try:
+            start()
+        except Exception as fault:  # Ray raises plain exceptions
+            if LATE not in str(fault):
+                raise
+            if not left:
+                raise LeakgaugeError(
+                    f"Ray did not start in {tries} attempts: its own processes took too long",
+                    where="simulate",
+                    remedy="wait until the machine is less busy, or use leakgauge.fl.federate",
+                ) from fault
+        else:
+            return
 
 
 def _environment() -> None:
