@@ -39,8 +39,6 @@ def test_the_mean_gives_what_all_rounds_together_give(defense: str) -> None:
     added, mean = attack._invert(own, observed, how), attack(own, observed)
     # the same objective but for a constant, in float64: rounding grows over 25 steps, and stays far below a pixel
     assert float((added.inputs - mean.inputs).abs().max()) < 1e-6
-    gains = [trace.diff()[0] for result in (added, mean) for trace in result.traces]
-    assert torch.stack(gains[:2]).allclose(torch.stack(gains[2:]), rtol=1e-6)
 
 
 def test_more_rounds_show_more() -> None:
