@@ -192,7 +192,7 @@ def grid(rows: Mapping[str, Mapping[str, Any]], title: str) -> str:
     """Rows of pictures, each under its name, twice as large as they are."""
     parts: list[str] = []
     top = 0.0
-    for name, row in rows.items():
+    for name, row in sorted(rows.items(), key=lambda pair: not pair[0].endswith("original")):
         size = {"width": 2 * row["width"], "height": 2 * row["height"]}
         parts.append(element("text", name, x=4, y=top + 16))
         source = f"data:image/png;base64,{row['png']}"
