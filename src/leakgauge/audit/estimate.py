@@ -18,8 +18,8 @@ from leakgauge.adversary.simulation import simulate
 from leakgauge.attacks.choosing import Chooser
 from leakgauge.audit.attacking import batches
 from leakgauge.audit.cells import ARMS, AttackCell, TrainCell, TuneCell, text_of
-from leakgauge.audit.plan import CHUNK, IDENTITY, Plan, plan, trained_with
 from leakgauge.audit.nearness import nearness
+from leakgauge.audit.plan import CHUNK, IDENTITY, Plan, plan, trained_with
 from leakgauge.audit.scoring import CROSS, cross, scores
 from leakgauge.audit.store import Store
 from leakgauge.audit.work import Work
