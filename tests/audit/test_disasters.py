@@ -29,7 +29,7 @@ leave_out = ["adaptive"]
 [task]
 model = "mlp(width=4, depth=1)"
 data = "{data}"
-records = 6
+records = 8
 [defenses]
 none = "identity()"
 "schräg → <b>" = "gaussian(std=0.01)"
