@@ -151,6 +151,19 @@ def test_repeated_records_are_rank_deficient_and_said_so() -> None:
     assert matched(recovery, other)[1] <= {0, 1}  # the third input has two labels: no single one explains it
 
 
+@pytest.mark.parametrize("defense", ["identity()", "clip(norm=0.01)"])
+def test_the_mean_of_two_that_are_nearly_equal_is_no_record(defense: str) -> None:
+    """Their derivatives are so alike that every unit gives the same mean: twice a record that is not there."""
+    records, client = images(4), task(4).protect(defense)
+    inputs = records.inputs.clone()
+    inputs[3] = inputs[2] + 1e-4 * (inputs[1] - inputs[2])
+    alike = lg.Records(inputs, torch.tensor([0, 1, 2, 2]), IMAGES)
+    recovery = recover(client, lg.observe(client, alike)[0], starts=32, samples=4096)
+    assert recovery.rank == 4
+    assert len(recovery) >= 1
+    assert matched(recovery, alike)[0] < 1e-8
+
+
 def test_nothing_is_certified_that_is_not_there() -> None:
     """Noise, another batch size, a network without gates: every one ends without a certificate."""
     client, records = task(4), images(4)

@@ -301,7 +301,8 @@ def _notes(rank: int, batch: int, count: int, layer: str) -> tuple[str, ...]:
         return (sentence,)
     if rank < batch:
         sentence = (
-            f"the gradient of {layer!r} has rank {rank}, less than its {batch} examples: some repeat, depend on the "
+            f"the gradient of {layer!r} has rank {rank}, less than its {batch} examples: some repeat (or differ by less "
+            "than its rounding shows), depend on the "
         )
         return (f"{sentence}others or activate no unit{'' if count == batch else ', and cannot all be told apart'}",)
     return ()
