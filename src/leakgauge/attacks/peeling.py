@@ -40,8 +40,8 @@ def peel(gradient: LayerGradient, certifier: Certifier, most: int, *, shared: bo
     """Certify and subtract until nothing new is certified, or ``most`` examples are.
 
     With ``shared`` one κ holds for all examples, else (clients who clip by themselves) each has its own. A multiple of
-    it is several equal examples, each of which takes one from the rank: where the rank does not lack that many, it is
-    the mean of examples that are only nearly equal, and is not certified.
+    it is several equal examples, each of which takes one from the rank, and whose equations hold almost to the last
+    digit; else it is the mean of examples that are not equal, and is not certified.
     """
     done, spare = certifier.none(), max(0, gradient.most - gradient.rank) if most else 0
     for _ in range(MOST_PASSES if most else 0):
@@ -50,7 +50,8 @@ def peel(gradient: LayerGradient, certifier: Certifier, most: int, *, shared: bo
             if shared and certifier.factor is None and len(new):
                 new, certifier = _agreeing(new, certifier)
             if shared and certifier.factor is not None:
-                new = new[_further(new, certifier.factor) <= spare]
+                further, tight = _further(new, certifier.factor), new.errors <= certifier.precision.tight
+                new = new[(further == 0) | ((further <= spare) & tight)]
             if len(new):
                 break
         else:
