@@ -86,7 +86,7 @@ def test_a_linear_map_through_numpy_is_probed_and_differentiated() -> None:
     # sums of at most 8 products in float32
     torch.testing.assert_close(moved.detach(), expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
     (slope,) = torch.autograd.grad(moved @ moved.detach(), entries)
-    torch.testing.assert_close(slope, entries.detach(), rtol=1e-3, atol=1e-4 * float(entries.abs().max()))
+    torch.testing.assert_close(slope, entries.detach(), rtol=1e-3, atol=1e-4 * float(slope.abs().max()))
 
 
 def test_a_linear_map_through_numpy_hides_nothing() -> None:
