@@ -79,7 +79,7 @@ class Certifier:
     @property
     def spans(self) -> bool:
         """Whether lying in the span proves anything: units that no record activates, no mixture of them does either."""
-        live = int((self.span.abs().amax(1) > self.precision.eps).sum()) if self.span.numel() else 0
+        live = int((self.span.norm(dim=1) > 1e-3 * self.precision.loose).sum())
         return live - self.span.shape[1] >= SPARE_ROWS
 
     def none(self) -> Certified:
