@@ -401,6 +401,7 @@ def test_one_bad_file_does_not_cost_the_other_clients_theirs(tmp_path: Path) -> 
         folder_of(tmp_path, small())
 
 
+@pytest.mark.slow
 def test_the_command_names_what_it_left_out_and_inspects_the_rest(tmp_path: Path) -> None:
     (tmp_path / "captures").mkdir()
     before, after = trained(models.build("mlp(width=4, depth=1)", DOMAIN), record().inputs, record().labels)
