@@ -139,8 +139,8 @@ def folder_of(folder: Path, model: nn.Module, before: State | None = None) -> li
         raise faults[0]
     if not captures:
         raise FileError("holds no client's update", where=str(folder), remedy="name them r<round>-client<number>")
-    for fault in faults:
-        warnings.warn(f"not inspected: {fault}", CaptureWarning, stacklevel=2)
+    for one in faults:
+        warnings.warn(f"not inspected: {one}", CaptureWarning, stacklevel=2)
     return captures
 
 
