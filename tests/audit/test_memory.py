@@ -43,7 +43,7 @@ def study(attack: Any) -> Study:
     records = torch.rand(60, 1, 6, 6, generator=generator), torch.arange(60) % 3
     model = nn.Sequential(nn.Flatten(), nn.Linear(36, 3))
     return Study(
-        model, records, updates=6, defenses={"none": "identity()"}, adversaries={"mine": attack}, leave_out=["generic"]
+        model, records, updates=6, defenses={"none": "identity()"}, adversaries={"mine": attack}, leave_out=["adaptive"]
     )
 
 
@@ -89,9 +89,9 @@ def at_most(name):
 def study():
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Conv2d(1, 64, 3, padding=1), torch.nn.Sigmoid(), torch.nn.Flatten(),
-                                torch.nn.Linear(64 * 32 * 32, 3))
-    records = torch.rand(60, 1, 32, 32, generator=generator), torch.arange(60) % 3
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 256, 3, padding=1), torch.nn.Sigmoid(), torch.nn.Flatten(),
+                                torch.nn.Linear(256 * 64 * 64, 3))
+    records = torch.rand(60, 1, 64, 64, generator=generator), torch.arange(60) % 3
     return Study(model, records, updates=12, defenses={"none": "identity()"},
                  adversaries={"generic": "inverting_gradients(steps=1)"}, leave_out=["adaptive"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -181,6 +182,17 @@ def test_several_faults_of_one_expression_are_listed_at_once() -> None:
     assert all(sentence in str(raised.value) for sentence in (name, number, argument))
 
 
+def test_an_unknown_argument_hides_no_other_fault() -> None:
+    with pytest.raises(SeveralFaultsError) as raised:
+        parse("adaptive(steps=-1, restarts=0, foo=1)", "attack")
+    unknown, steps, restarts = map(str, raised.value.problems)
+    assert "unexpected keyword argument 'foo'" in unknown
+    assert "steps must be" in steps
+    assert "restarts must be" in restarts
+    assert "gaussian: got an unexpected keyword argument 'q', and lacks 'std'" in message("gaussian(q=0.5)")
+    assert "unexpected keyword arguments 'a', 'b'" in message("tv(a=1, b=2)")
+
+
 def test_an_outermost_part_must_be_of_the_kind_that_is_wanted() -> None:
     assert "'tv' is not a defense" in message("gaussian(std=1.0) | tv()", kind="defense")
     assert leakgauge.parse("adversary()", "attack") == leakgauge.parse("adversary()")
@@ -292,6 +304,13 @@ def test_huge_text_is_refused_in_one_short_line(text: str) -> None:
     said = message(text)
     assert "\n" not in said
     assert len(said) < 1_500
+
+
+def test_a_path_without_end_is_read_in_one_pass() -> None:
+    begun = time.process_time()
+    for text in ("a." * 50_000, "a." * 50_000 + ":b", "a:" + "b." * 50_000, "a:b" * 30_000):
+        message(text)
+    assert time.process_time() - begun < 5
 
 
 def test_what_is_no_text_is_refused() -> None:

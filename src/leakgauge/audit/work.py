@@ -28,8 +28,8 @@ from leakgauge.training import accuracy, train
 from leakgauge.types import Domain, Progress, Records, Tree
 
 RETRIED = (
-    f"memory ran out: attacked again with 1/{SMALLER} of the problems at once; scores may differ by rounding from a run "
-    "with more memory"
+    f"memory ran out: attacked again with 1/{SMALLER} of the problems at once; scores may differ by rounding from a "
+    "run with more memory"
 )
 Outcome = tuple[dict[str, Any], dict[str, Tensor]]
 """What a cell leaves: JSON and tensors."""
