@@ -18,8 +18,7 @@ from leakgauge.attacks.adaptive import Adaptive
 from leakgauge.cli.app import app
 from leakgauge.defenses import protection
 from leakgauge.errors import DomainError
-from leakgauge.inspect import Capture, attacks_on, captured, folder_of, inspect, picture, sign_of
-from leakgauge.inspect.captures import CaptureWarning
+from leakgauge.inspect import Capture, CaptureWarning, attacks_on, captured, folder_of, inspect, picture, sign_of
 from leakgauge.inspect.readings import decided
 from leakgauge.inspect.separable import separable
 from leakgauge.priors import tv
