@@ -171,7 +171,7 @@ def test_settings_that_solve_different_updates_are_put_together(task: Task) -> N
         Trial(staged(stages=(replace(base, restarts=n),)), guess, score(guess, range(2)))
         for n, guess in enumerate(half, 1)
     ]
-    whole = choosing.together(sorted(trials, key=lambda one: -one.score))
+    whole = choosing.together("together", sorted(trials, key=lambda one: -one.score), base)
     assert isinstance(whole.attack, best_of)
     assert torch.allclose(whole.guess.inputs, good.inputs)
 
