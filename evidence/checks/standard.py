@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -211,32 +212,37 @@ def _with_oracle(how: SetUp, context: Context) -> dict[str, Any]:
 
 @check("standard_strength", rows="standard-strength", cost="long")
 def strength(context: Context) -> Measurement:
-    """16 set-ups, 8 reported updates each: against an oracle that searches on the reported records, and adaptive().
+    """16 set-ups, 8 reported updates each: against adaptive(), then an oracle that searches on the reported records.
 
-    ``EVIDENCE_SECONDS`` ends it early: no further set-up is begun after so many, and it says how many it measured.
+    ``EVIDENCE_SECONDS`` ends it early: nothing further is begun after so many, and it says how many it measured.
     """
     begun, most = time.monotonic(), float(os.environ.get("EVIDENCE_SECONDS", "inf"))
-    rows = []
-    for how in SET_UPS:
-        if time.monotonic() - begun < most:
-            rows.append(_with_oracle(how, context))
-    gains = [row["standard dB"] - row["adaptive dB"] for row in rows]
+
+    def in_time(what: Iterable[SetUp]) -> Iterator[SetUp]:
+        return itertools.takewhile(lambda _: time.monotonic() - begun < most, what)
+
+    rows = {how: _row(how, context) for how in in_time(sorted(SET_UPS, key=lambda how: how.model == "convbig"))}
+    asked = {how: _with_oracle(how, context) for how in in_time(rows)}
+    rows |= asked
+    gains = [row["standard dB"] - row["adaptive dB"] for row in rows.values()]
+    near = [row["standard dB"] >= row["oracle dB"] - 0.3 for row in asked.values()]
     return Measurement(
         {
             "set-ups measured": Number(len(rows), exactly(len(SET_UPS))),
-            "within 0.3 dB of the oracle": Number(
-                sum(row["standard dB"] >= row["oracle dB"] - 0.3 for row in rows), at_least(14)
-            ),
+            "of them with the oracle": Number(len(asked), exactly(len(SET_UPS))),
+            "within 0.3 dB of the oracle": Number(sum(near), at_least(14)),
             "above adaptive(steps=1000)": Number(sum(gain > 0 for gain in gains)),
             "mean gain over adaptive(steps=1000), dB": Number(sum(gains) / len(gains), at_least(2.0)),
             "greatest processor time, of adaptive on 20 records": Number(
-                max(row["all / adaptive on 20"] for row in rows), at_most(3.0)
+                max(row["all / adaptive on 20"] for row in rows.values()), at_most(3.0)
             ),
-            "fewest settings of the oracle": Number(min(row["oracle settings"] for row in rows), at_least(60)),
+            "fewest settings of the oracle": Number(
+                min((row["oracle settings"] for row in asked.values()), default=0), at_least(60)
+            ),
         },
-        detail=f"{len(rows)} of {len(SET_UPS)} set-ups measured, mean PSNR of {REPORTED} updates of test records; "
-        f"settings chosen on {REFERENCE} updates of train records",
-        table=rows,
+        detail=f"{len(rows)} of {len(SET_UPS)} set-ups measured, {len(asked)} with the oracle; mean PSNR of {REPORTED} "
+        f"updates of test records; settings chosen on {REFERENCE} updates of train records",
+        table=list(rows.values()),
     )
 
 

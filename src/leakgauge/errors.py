@@ -4,6 +4,7 @@ LeakgaugeError
 ├── ExpressionError      a malformed expression or an unknown name
 │   └── SeveralFaultsError   several of them in one expression
 ├── DomainError          a number outside a formula's domain
+│   └── SeveralDomainFaultsError   several of them
 ├── DataError            a data file that cannot be read
 │   └── MissingDataError a data set that is not on this machine
 ├── ModelError           a model that cannot be built or traced
@@ -73,6 +74,10 @@ class SeveralFaultsError(ExpressionError):
 
 class DomainError(LeakgaugeError, ValueError):
     """A number outside a formula's domain."""
+
+
+class SeveralDomainFaultsError(SeveralFaultsError, DomainError):
+    """Several numbers outside their domains, all of them in ``problems``."""
 
 
 class DataError(LeakgaugeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 
 from leakgauge.adversary import Adversary, Reconstruction, adam, cosine, l2, lbfgs
 from leakgauge.attacks import adaptive, best_of, staged, standard
-from leakgauge.attacks.choosing import Choice, Chooser, Score
+from leakgauge.attacks.choosing import Choice, Chooser, Choosing, Score, Trial
 from leakgauge.attacks.portfolio import Portfolio
 from leakgauge.errors import DomainError
 from leakgauge.expr import parse
@@ -112,9 +113,7 @@ def test_the_portfolio_has_more_than_sixty_settings_against_every_defense(task: 
     observations = observe(defended, small_records(1))
     portfolio = Portfolio.of(defended, observations)
     firsts = portfolio.firsts(60)
-    extended = effort.extend * len(portfolio.extensions(firsts[0], 60)) + effort.finish * len(
-        portfolio.finishes(firsts[0], 60)
-    )
+    extended = effort.extend * len(portfolio.extensions(firsts[0], 60)) + len(portfolio.finishes(firsts[0], 60))
     assert len(firsts) + effort.keep + extended >= 60
     assert len({repr(one) for one in firsts}) == len(firsts)
 
@@ -149,8 +148,36 @@ def test_the_posterior_takes_the_better_guess_of_each_update(task: Task) -> None
     assert torch.allclose(both.inputs, alone.inputs)
 
 
+def test_a_stage_goes_on_from_the_best_of_several(task: Task) -> None:
+    observations, judge = observe(task, small_records(2)), Adversary(l2(relative=True), 1e-6 * tv())
+    several = best_of(attacks=tuple(Adversary(l2(relative=True), solver=lbfgs(steps=n)) for n in (2, 20)), judge=judge)
+    whole = staged(stages=(several, replace(judge, solver=lbfgs(steps=10))))
+    assert whole.steps == 32
+    assert repr(parse(repr(whole), "attack")) == repr(whole)
+    assert bool((whole(task, observations).log_posterior >= several(task, observations).log_posterior - 1e-6).all())
+
+
+def test_settings_that_solve_different_updates_are_put_together(task: Task) -> None:
+    records = small_records(2)
+    observations, score = observe(task, records), by_psnr(records)
+    base = Adversary(l2(relative=True), 1e-6 * tv(), solver=lbfgs(steps=40))
+    good = base(task, observations)
+    half = [
+        replace(good, inputs=torch.where(torch.arange(2).view(2, 1, 1, 1, 1) == i, good.inputs, 0.5)) for i in (0, 1)
+    ]
+    portfolio = Portfolio(base, base.likelihood, False)
+    choosing = Choosing(portfolio, standard(work="quick").effort, task, observations, score)
+    trials = [
+        Trial(staged(stages=(replace(base, restarts=n),)), guess, score(guess, range(2)))
+        for n, guess in enumerate(half, 1)
+    ]
+    whole = choosing.together("together", sorted(trials, key=lambda one: -one.score), base)
+    assert isinstance(whole.attack, best_of)
+    assert torch.allclose(whole.guess.inputs, good.inputs)
+
+
 def test_unknown_work_is_refused() -> None:
     with pytest.raises(DomainError, match="work"):
         standard(work="much")  # type: ignore[arg-type]
-    with pytest.raises(DomainError, match="stages must be adversaries"):
+    with pytest.raises(DomainError, match="stages must be an attack"):
         staged(stages=())

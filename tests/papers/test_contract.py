@@ -66,6 +66,8 @@ def test_verdicts_follow_from_the_numbers(tmp_path: Path) -> None:
     smoke = run(table(), "smoke", tmp_path)
     assert smoke.row("one").verdict == "holds when reduced"
     assert smoke.row("one").why == "one die"
+    assert not smoke.row("one").settled  # of two throws the interval is wider than the tolerance
+    assert judged(table(), Size({}), {"two": [5.0, 5.1, 5.05]})[1].settled
     assert smoke.row("gap").verdict == "not run"
     assert smoke.holds
     assert smoke.notes == {"one": "a note"}

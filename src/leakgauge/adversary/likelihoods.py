@@ -264,8 +264,8 @@ def _fitted(update: Updates, observed: Tree) -> Tensor:
 def scaled_alike(updates: Sequence[Batch], observed: Sequence[Tree], first: Sequence[int]) -> list[Batch]:
     """The updates of all rounds, at one fitted scale for those that share it.
 
-    ``s* = max(0, Σ_r ⟨u_r, o_r⟩ / Σ_r ‖u_r‖²)`` over the entries that were sent. It is differentiated: a likelihood that
-    weighs the rounds otherwise is not at its best there, so that the envelope theorem does not hold.
+    ``s* = max(0, Σ_r ⟨u_r, o_r⟩ / Σ_r ‖u_r‖²)`` over the entries that were sent. It is differentiated: a likelihood
+    that weighs the rounds otherwise is not at its best there, so that the envelope theorem does not hold.
     """
     dots = [one.dot(theirs).sum(1) for one, theirs in zip(updates, observed, strict=True)]
     own = [_sent(one, theirs) for one, theirs in zip(updates, observed, strict=True)]

@@ -143,14 +143,15 @@ class Adaptive(Part):
     unroll: int = 16
 
     def __post_init__(self) -> None:
-        guards.count(self.steps, "steps", "adaptive")
-        guards.count(self.unroll, "unroll", "adaptive", least=0)
-        guards.count(self.restarts, "restarts", "adaptive")
-        guards.non_negative(self.tv_weight, "tv_weight", "adaptive")
-        guards.non_negative(self.tv_density, "tv_density", "adaptive")
-        guards.choice(self.bound, "bound", "adaptive", ("granted", "received"))
-        guards.choice(self.latent, "latent", "adaptive", get_args(Latent))
-        guards.choice(self.labels, "labels", "adaptive", ("inferred", "joint"))
+        with guards.together():
+            guards.count(self.steps, "steps", "adaptive")
+            guards.count(self.unroll, "unroll", "adaptive", least=0)
+            guards.count(self.restarts, "restarts", "adaptive")
+            guards.non_negative(self.tv_weight, "tv_weight", "adaptive")
+            guards.non_negative(self.tv_density, "tv_density", "adaptive")
+            guards.choice(self.bound, "bound", "adaptive", ("granted", "received"))
+            guards.choice(self.latent, "latent", "adaptive", get_args(Latent))
+            guards.choice(self.labels, "labels", "adaptive", ("inferred", "joint"))
 
     def against(self, task: Task, threat: Threat | None = None) -> Approach:
         """How it attacks this task under this threat. A call adds what follows: a second stage, decoding, undoing."""

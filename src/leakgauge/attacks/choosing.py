@@ -11,12 +11,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import torch
+from torch import Tensor
 
 from leakgauge.adversary import Adversary, Attack, Reconstruction
 from leakgauge.attacks.portfolio import Portfolio
+<<<<<<< HEAD
 from leakgauge.attacks.staged import BestOf, Staged, best, family, posterior, stage_after
 from leakgauge.errors import LeakgaugeError, brief
 from leakgauge.expr import PATH, described, parse
+=======
+from leakgauge.attacks.staged import BestOf, Staged, best, family, posterior, stage_after, steps_of
+from leakgauge.expr import described, parse
+>>>>>>> strong
 from leakgauge.observation import Observation
 from leakgauge.task import Task
 from leakgauge.types import Progress
@@ -30,8 +36,8 @@ class Effort:
     """How much is tried, in evaluations of one update.
 
     ``first`` steps of every first stage on ``look`` updates; then, on ``records`` updates, the best ``keep`` again with
-    ``unit`` steps, the best ``extend`` of them with every extension, the best ``finish`` with every finishing stage;
-    of the best ``finalists`` it is asked whether together they do better than the best alone.
+    ``unit`` steps, and the best of ``extend`` families with every extension. Of up to ``several`` settings it is asked
+    whether together, the posterior choosing, they do better; what they end with gets every finishing stage.
     """
 
     first: int
@@ -39,27 +45,28 @@ class Effort:
     look: int
     keep: int
     extend: int
-    finish: int
-    finalists: int
+    several: int
     records: int
 
     @property
     def attacks_worth(self) -> float:
-        """What a choice costs, in attacks on one update: forty first looks, then stages of one, six and ten units."""
-        units = self.records * (self.keep + 6 * self.extend + 10 * self.finish)
+        """What a choice costs, in attacks on one update: forty first looks, then stages of one, four and ten units."""
+        units = self.records * (self.keep + 4 * self.extend + 10)
         return (40 * self.first * self.look + units * self.unit) / (6 * self.unit)
 
 
 EFFORTS = {
-    "quick": Effort(first=25, unit=50, look=2, keep=6, extend=2, finish=1, finalists=2, records=4),
-    "standard": Effort(first=40, unit=150, look=2, keep=8, extend=2, finish=1, finalists=2, records=4),
-    "thorough": Effort(first=150, unit=400, look=4, keep=16, extend=4, finish=2, finalists=3, records=12),
+    "quick": Effort(first=25, unit=50, look=2, keep=6, extend=2, several=2, records=4),
+    "standard": Effort(first=40, unit=150, look=2, keep=8, extend=3, several=3, records=4),
+    "thorough": Effort(first=150, unit=400, look=4, keep=16, extend=6, several=4, records=12),
 }
 
 
 _REMEDY = "delete it; the same command computes it again"
 WORTH = 0.01
 """Several attacks cost several times as much: their gain must be at least this share of the score of the best."""
+MOST_UNITS = 13
+"""Steps that an attack may have in all, in units: about twice those of ``adaptive(steps=1000)``."""
 
 
 @dataclass(frozen=True)
@@ -145,10 +152,10 @@ class Chooser(Protocol):
 
 
 @dataclass(frozen=True)
-class _Trial:
+class Trial:
     """A setting with what it made of the first few records."""
 
-    attack: Staged
+    attack: Staged | BestOf
     guess: Reconstruction
     score: float
 
@@ -172,16 +179,20 @@ class Choosing:
         effort, portfolio = self.effort, self.portfolio
         firsts = [(None, one) for one in portfolio.firsts(effort.first)]
         looks = _varied(self._rung("first look", firsts, effort.look), family)
-        again = [(None, _longer(one.attack.stages[0], effort.unit)) for one in looks[: effort.keep]]
+        again = [(None, _longer(_first(one), effort.unit)) for one in looks[: effort.keep]]
         trials = self._rung("first stage", again, effort.records)
         begun = _varied(trials, family)[: effort.extend]
         pairs = [(one, stage) for one in begun for stage in portfolio.extensions(_last(one), effort.unit)]
         trials = _ranked([*trials, *self._rung("second stage", pairs, effort.records)])
-        begun = trials[: effort.finish]
-        pairs = [(one, stage) for one in begun for stage in portfolio.finishes(_last(one), effort.unit)]
-        return self._final(_ranked([*trials, *self._rung("third stage", pairs, effort.records)]))
+        last, whole = _last(trials[0]), self.together("together", trials, _last(trials[0]))
+        pairs = [(whole, stage) for stage in portfolio.finishes(last, effort.unit)]
+        finished = self._rung("third stage", pairs, effort.records)
+        whole = self.together("in the end", _ranked([*finished, whole, *trials]), last)
+        count = min(effort.records, len(self.observations))
+        assumed = () if portfolio.assumed is None else (portfolio.assumed,)
+        return Choice(whole.attack, self.tried, count, self.evaluations, whole.score, tuple(self.rungs), assumed)
 
-    def _rung(self, name: str, pairs: Sequence[tuple[_Trial | None, Adversary]], count: int) -> list[_Trial]:
+    def _rung(self, name: str, pairs: Sequence[tuple[Trial | None, Adversary]], count: int) -> list[Trial]:
         """Run every stage after the setting that it extends, on the first ``count`` updates; the best first."""
         some = self.observations[:count]
         before = [None if trial is None else trial.guess for trial, _ in pairs]
@@ -190,52 +201,79 @@ class Choosing:
         )
         trials = []
         for (trial, stage), guess in zip(pairs, guesses, strict=True):
-            attack = Staged((stage,)) if trial is None else trial.attack.then(stage)
-            trials.append(_Trial(attack, guess, self._scored(guess, range(len(some)))))
+            attack = Staged((stage,)) if trial is None else _then(trial.attack, stage)
+            trials.append(Trial(attack, guess, self._scored(guess, range(len(some)))))
             self.evaluations += guess.evaluations - (0 if trial is None else trial.guess.evaluations)
         self.tried += len(trials)
         trials = _ranked(trials)
         self.rungs.append((name, len(trials), trials[0].score))
         return trials
 
-    def _final(self, trials: Sequence[_Trial]) -> Choice:
-        """The best setting; or several that began differently, where the posterior chooses well among them."""
-        first, *_ = several = _varied(trials, repr)[: self.effort.finalists]
-        score, whole = first.score, cast(Attack, first.attack)
-        if len(several) > 1:
-            judge = replace(_last(first), restarts=1)
-            some = self.observations[: self.effort.records]
-            values = [posterior(judge, self.task, some, one.guess) for one in several]
-            together = self._scored(best([one.guess for one in several], values), range(len(some)))
-            if together > score + WORTH * abs(score):
-                score, whole = together, BestOf(tuple(one.attack for one in several), judge)
-        self.rungs.append(("final", len(several), score))
-        assumed = () if self.portfolio.assumed is None else (self.portfolio.assumed,)
-        count = min(self.effort.records, len(self.observations))
-        return Choice(whole, self.tried, count, self.evaluations, score, tuple(self.rungs), assumed)
+    def together(self, name: str, trials: Sequence[Trial], last: Adversary) -> Trial:
+        """The best setting, with those added, one by one, beside which the posterior chooses best.
+
+        Of networks with kinks a setting solves one record and is caught in a minimum for the next, where only a
+        stronger prior tells what is seen from what is fitted. Which of the two has happened the posterior shows well,
+        under one of several weights of its prior.
+        """
+        some = self.observations[: self.effort.records]
+        whole, members = trials[0], 1
+        for judge in self.portfolio.judges_after(last):
+            values = [posterior(judge, self.task, some, trial.guess) for trial in trials]
+            chosen, reached = [0], trials[0]
+            for _ in range(self.effort.several - 1):
+                wider = [[*chosen, i] for i in range(len(trials)) if i not in chosen]
+                tried = [(places, self._picked(places, trials, values, judge)) for places in wider]
+                fitting = [one for one in tried if steps_of(one[1].attack) <= MOST_UNITS * self.effort.unit]
+                places, trial = max(fitting, key=lambda one: one[1].score, default=(chosen, reached))
+                if trial.score <= reached.score + WORTH * abs(reached.score):
+                    break
+                chosen, reached = places, trial
+            if reached.score > whole.score:
+                whole, members = reached, len(chosen)
+        self.rungs.append((name, members, whole.score))
+        return whole
+
+    def _picked(
+        self, places: Sequence[int], trials: Sequence[Trial], values: Sequence[Tensor], judge: Adversary
+    ) -> Trial:
+        """Several settings as one."""
+        guess = best([trials[i].guess for i in places], [values[i] for i in places])
+        attack = BestOf(tuple(trials[i].attack for i in places), judge)
+        return Trial(attack, guess, self._scored(guess, range(len(guess.inputs))))
 
     def _scored(self, guess: Reconstruction, places: Sequence[int]) -> float:
         score = self.score(guess, places)
         return round(score, 6) if torch.isfinite(torch.tensor(score)) else -1e9
 
 
-def _ranked(trials: Sequence[_Trial]) -> list[_Trial]:
+def _ranked(trials: Sequence[Trial]) -> list[Trial]:
     """The best first; of equal ones the one that was tried first."""
     return sorted(trials, key=lambda trial: -trial.score)
 
 
-def _varied(trials: Sequence[_Trial], kind: Callable[[Adversary], str]) -> list[_Trial]:
+def _varied(trials: Sequence[Trial], kind: Callable[[Adversary], str]) -> list[Trial]:
     """The best of every kind of first stage, the best first; then the others: some begin slowly and end well."""
-    ahead, others, kinds = list[_Trial](), list[_Trial](), set[str]()
+    ahead, others, kinds = list[Trial](), list[Trial](), set[str]()
     for trial in _ranked(trials):
-        own = kind(trial.attack.stages[0])
+        own = kind(_first(trial))
         (others if own in kinds else ahead).append(trial)
         kinds.add(own)
     return [*ahead, *others]
 
 
-def _last(trial: _Trial) -> Adversary:
-    return trial.attack.stages[-1]
+def _then(attack: Staged | BestOf, stage: Adversary) -> Staged:
+    return attack.then(stage) if isinstance(attack, Staged) else Staged((attack, stage))
+
+
+def _first(trial: Trial) -> Adversary:
+    assert isinstance(trial.attack, Staged)
+    return cast(Adversary, trial.attack.stages[0])
+
+
+def _last(trial: Trial) -> Adversary:
+    assert isinstance(trial.attack, Staged)
+    return cast(Adversary, trial.attack.last)
 
 
 def _longer(stage: Adversary, steps: int) -> Adversary:
@@ -243,4 +281,4 @@ def _longer(stage: Adversary, steps: int) -> Adversary:
     return replace(stage, solver=replace(solver, steps=steps))
 
 
-__all__ = ["EFFORTS", "Choice", "Chooser", "Choosing", "Effort", "Score"]
+__all__ = ["EFFORTS", "Choice", "Chooser", "Choosing", "Effort", "Score", "Trial"]

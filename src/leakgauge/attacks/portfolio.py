@@ -110,7 +110,6 @@ class Portfolio:
             return replace(after, likelihood=self.fine, prior=_weighed(prior, factor, solver), solver=solver)
 
         return [
-            replace(after, solver=_adam(0.03, 2 * steps, "soft")),
             stage(0.1, _adam(0.03, steps, "soft")),
             stage(1.0, _quasi(steps)),
             stage(0.1, _quasi(steps)),
@@ -136,6 +135,12 @@ class Portfolio:
         comparable = _is_cosine(last.likelihood) == _is_cosine(self.base.likelihood) or last.likelihood == self.fine
         return last.prior if comparable else self.base.prior
 
+    def judges_after(self, last: Adversary) -> list[Adversary]:
+        """Objectives that may tell guesses apart which several settings ended with."""
+        judge = replace(last, likelihood=self.fine, restarts=1, labels="inferred", start="grey")
+        priors = [_weighed(self._prior_after(last), factor, last.solver) for factor in (0.1, 1.0, 10.0, 100.0)]
+        return list(dict.fromkeys(replace(judge, prior=prior) for prior in priors))
+
     @property
     def _axes(self) -> list[tuple[float, float]]:
         """Factor of the prior's weight, learning rate."""
@@ -152,7 +157,7 @@ class Portfolio:
         first = [self._first(self.base, _adam(0.1, n, "soft"), 1.0) for n in (3 * steps, steps)]
         strong = self._first(self.base, _adam(0.1, steps, "soft"), 30.0)
         others = [first[1], strong] if isinstance(self.base.prior, Scaled) else [first[1]]
-        return [Staged((first[0],)), *(Staged((one, self.extensions(one, steps)[3])) for one in others)]
+        return [Staged((first[0],)), *(Staged((one, self.extensions(one, steps)[2])) for one in others)]
 
     @property
     def judge(self) -> Adversary:

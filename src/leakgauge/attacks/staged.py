@@ -26,27 +26,38 @@ from leakgauge.types import Progress, Threat, Treatment
 class Staged(Part):
     """Adversaries one after another, each beginning at the inputs that the one before it ended with.
 
-    Between stages inputs are brought back into their box, which can only bring them nearer to a record that lies in it;
-    labels that the first stage searched for are held. Treatments are those of the last stage.
+    The first may be any attack, such as the best of several. Between stages inputs are brought back into their box,
+    which can only bring them nearer to a record that lies in it; labels that the first stage searched for are held.
+    Treatments are those of the last stage.
     """
 
     models_defense: ClassVar[Literal["any"]] = "any"
 
-    stages: tuple[Adversary, ...]
+    stages: tuple[Attack, ...]
 
     def __post_init__(self) -> None:
-        if not self.stages or not all(isinstance(stage, Adversary) for stage in self.stages):
-            raise DomainError("stages must be adversaries", where="staged", remedy="give staged(stages=(adversary(),))")
+        if (
+            not self.stages
+            or not callable(self.stages[0])
+            or not all(isinstance(s, Adversary) for s in self.stages[1:])
+        ):
+            what = "stages must be an attack and, after it, adversaries"
+            raise DomainError(what, where="staged", remedy="give staged(stages=(adversary(),))")
 
     @property
     def steps(self) -> int:
-        return sum(stage.solver.steps for stage in self.stages)
+        return sum(map(steps_of, self.stages))
+
+    @property
+    def last(self) -> Attack:
+        return self.stages[-1]
 
     def then(self, *stages: Adversary) -> Staged:
         return Staged((*self.stages, *stages))
 
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
-        return self.stages[-1].treatments(task, threat)
+        listed: tuple[Treatment, ...] = self.last.treatments(task, threat)  # type: ignore[attr-defined]
+        return listed
 
     def __call__(
         self,
@@ -61,10 +72,19 @@ class Staged(Part):
         done, last = 0, None
         for stage in self.stages:
             tell = within(progress, done, self.steps)
-            (last,) = stage_after([last], [stage], task, observations, seed=seed, progress=tell, **how)
-            done += stage.solver.steps
+            if isinstance(stage, Adversary):
+                (last,) = stage_after([last], [stage], task, observations, seed=seed, progress=tell, **how)
+            else:
+                last = stage(task, observations, seed=seed, progress=tell, **how)
+            done += steps_of(stage)
         assert last is not None
         return last
+
+
+def steps_of(attack: Attack) -> int:
+    """The steps of an attack, of all its parts; 1 for one that does not say."""
+    steps: int = attack.solver.steps if isinstance(attack, Adversary) else getattr(attack, "steps", 1)
+    return steps
 
 
 def stage_after(
@@ -170,6 +190,10 @@ class BestOf(Part):
         if not self.attacks:
             raise DomainError("there is no attack", where="best_of", remedy="give best_of(attacks=(…,), judge=…)")
 
+    @property
+    def steps(self) -> int:
+        return sum(map(steps_of, self.attacks))
+
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
         return self.judge.treatments(task, threat)
 
@@ -183,7 +207,7 @@ class BestOf(Part):
         **how: Any,
     ) -> Reconstruction:
         check(task, observations)
-        steps = [getattr(one, "steps", 1) for one in self.attacks]
+        steps = list(map(steps_of, self.attacks))
         guesses = [
             one(task, observations, seed=seed, progress=within(progress, sum(steps[:i]), sum(steps)), **how)
             for i, one in enumerate(self.attacks)

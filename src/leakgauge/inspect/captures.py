@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from leakgauge.batch_norm import RUNNING_MEAN, RUNNING_VARIANCE
 from leakgauge.storage.states import ENDINGS, FileError, Kind, State, read_state, some
 from leakgauge.updates import norm
 
@@ -34,6 +35,7 @@ class Capture:
 
     ``size`` is the norm of what was sent, which ``kind`` says; ``declared`` whether the file states its sign. The
     opposite reading of two weights starts at ``after``. ``round`` and ``client`` are those of the file, if known.
+    ``sent`` are the running statistics of batch norms that came back with the weights, where they have moved.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Capture:
     after: State | None = None
     round: str | None = None
     client: str | None = None
+    sent: dict[str, Tensor] = field(default_factory=dict)
 
 
 def captured(before: State, after: State, model: nn.Module, *, kind: Kind | None = None, name: str = "") -> Capture:
@@ -84,6 +87,7 @@ def captured(before: State, after: State, model: nn.Module, *, kind: Kind | None
         after=after if kind == "state" and not after.misfits(model) else None,
         round=_round(after),
         client=_client(after),
+        sent=_moved(before, after, model) if kind == "state" else {},
     )
 
 
@@ -101,6 +105,15 @@ def _check(after: State, names: Mapping[str, Tensor]) -> None:
     ]
     if problems:
         raise FileError(some(problems), where=str(after.path), remedy="give the update of this model")
+
+
+def _moved(before: State, after: State, model: nn.Module) -> dict[str, Tensor]:
+    """The running statistics in ``after``; none where they are those of before, so that no batch has moved them."""
+    names = [n for n, _ in model.named_buffers() if n.rpartition(".")[2] in (RUNNING_MEAN, RUNNING_VARIANCE)]
+    sent = {n: after.tensors[n] for n in names if n in after.tensors and n in before.tensors}
+    fits = all(value.shape == before.tensors[n].shape for n, value in sent.items())
+    moved = fits and any(not torch.equal(value, before.tensors[n].to(value)) for n, value in sent.items())
+    return sent if moved else {}
 
 
 def _rounding(before: State, sent: dict[str, Tensor], size: float) -> tuple[str, ...]:
@@ -139,8 +152,8 @@ def folder_of(folder: Path, model: nn.Module, before: State | None = None) -> li
         raise faults[0]
     if not captures:
         raise FileError("holds no client's update", where=str(folder), remedy="name them r<round>-client<number>")
-    for fault in faults:
-        warnings.warn(f"not inspected: {fault}", CaptureWarning, stacklevel=2)
+    for one in faults:
+        warnings.warn(f"not inspected: {one}", CaptureWarning, stacklevel=2)
     return captures
 
 

@@ -29,6 +29,8 @@ class Row:
     verdict: Verdict
     why: str = ""
     claim: bool = False
+    settled: bool = True
+    """Whether the whole interval meets what is expected, where the mean does."""
 
     @property
     def ours(self) -> str:
@@ -88,7 +90,9 @@ def _row(table: Table, size: Size | None, cell: Cell, values: Sequence[float], c
     verdict, why = _verdict(table, size, cell, mean.mean)
     if claims_only and not cell.claim:
         verdict, why = "measured", ""
-    return Row(cell.name, paper, cell.unit, mean.mean, low, high, len(values), verdict, why, cell.claim)
+    met = [cell.expected is None or cell.expected.met_by(end) for end in (low, high) if end is not None]
+    settled = verdict not in ("reproduced", "holds when reduced") or all(met)
+    return Row(cell.name, paper, cell.unit, mean.mean, low, high, len(values), verdict, why, cell.claim, settled)
 
 
 def _verdict(table: Table, size: Size, cell: Cell, value: float) -> tuple[Verdict, str]:

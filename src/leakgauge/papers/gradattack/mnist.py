@@ -54,7 +54,7 @@ TABLES = (
             ),
             Cell(
                 "MixUp and InstaHide",
-                missing="pictures only in the paper; see `leakgauge papers run gradattack/table-3`",
+                missing="pictures only in the paper; with CIFAR-10 they are in gradattack/table-2",
             ),
         ),
         {
