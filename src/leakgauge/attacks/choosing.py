@@ -15,14 +15,9 @@ from torch import Tensor
 
 from leakgauge.adversary import Adversary, Attack, Reconstruction
 from leakgauge.attacks.portfolio import Portfolio
-<<<<<<< HEAD
-from leakgauge.attacks.staged import BestOf, Staged, best, family, posterior, stage_after
+from leakgauge.attacks.staged import BestOf, Staged, best, family, posterior, stage_after, steps_of
 from leakgauge.errors import LeakgaugeError, brief
 from leakgauge.expr import PATH, described, parse
-=======
-from leakgauge.attacks.staged import BestOf, Staged, best, family, posterior, stage_after, steps_of
-from leakgauge.expr import described, parse
->>>>>>> strong
 from leakgauge.observation import Observation
 from leakgauge.task import Task
 from leakgauge.types import Progress
