@@ -109,8 +109,31 @@ def _search(model: str, problems: int) -> float:
     return time.process_time() - begun
 
 
+def of_workers(count: int) -> float:
+    """Processor time of a whole audit, of the driver and of so many workers together: wall time is everybody's."""
+    import multiprocessing
+    import resource
+
+    from leakgauge.audit import LocalPool, audit
+
+    study = _study(200, steps=300)
+    with tempfile.TemporaryDirectory() as folder:
+        begun = time.process_time()
+        audit(study, folder, engine=LocalPool(count))
+        while multiprocessing.active_children():  # ended; their time counts once they are reaped
+            time.sleep(0.05)
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return time.process_time() - begun + children.ru_utime + children.ru_stime
+
+
 def of_cells(count: int) -> float:
     """Plan, commit, read and report so many cells without computing any: what an audit costs besides its attacks."""
+    with tempfile.TemporaryDirectory() as name:
+        return trivial_run(count, Path(name) / "run")
+
+
+def trivial_run(count: int, folder: Path) -> float:
+    """A run folder of so many cells that hold the numbers of a few; the processor time that it took."""
     from leakgauge.audit.auditing import Store
     from leakgauge.audit.cells import AttackCell
     from leakgauge.audit.judge.result import result
@@ -121,28 +144,25 @@ def of_cells(count: int) -> float:
     from leakgauge.storage.private import prepare
 
     # six cells for every ten records: three arms of the defense and of the undefended control
-    study = _study(max(10, round(count / 6) * 10))
+    study, store = _study(max(10, round(count / 6) * 10)), Store(folder)
     _ = study.peers, study.content  # paid once, and for records, not for cells
-    with tempfile.TemporaryDirectory() as name:
-        folder, store = Path(name) / "run", Store(Path(name) / "run")
-        prepare(folder)
-        first = plan(study).cells
-        samples = {}
-        for cell in first[:1] + tuple(c for c in first if isinstance(c, AttackCell))[: len(first)]:
-            if isinstance(cell, AttackCell) and cell.arm not in samples:
-                samples[cell.arm] = Work(study, store).run(cell)
-        begun = time.process_time()
-        planned = plan(study)
-        _begin(study, store, planned)
-        for cell in planned.cells:
-            assert isinstance(cell, AttackCell)
-            summary, tensors = samples[cell.arm]
-            store.commit(cell.id, {**summary, "cell": cell.id, "params": cell.params}, tensors)
-            store.log(event="done", cell=cell.id, seconds=0.0)
-        store.timings()
-        result(study, Outcome(planned, {}), store, None).save(folder)
-        report(folder, formats=("md", "junit"))
-        return time.process_time() - begun
+    prepare(folder)
+    samples = {}
+    for cell in plan(study).cells:
+        if isinstance(cell, AttackCell) and cell.arm not in samples:
+            samples[cell.arm] = Work(study, store).run(cell)
+    begun = time.process_time()
+    planned = plan(study)
+    _begin(study, store, planned)
+    for cell in planned.cells:
+        assert isinstance(cell, AttackCell)
+        summary, tensors = samples[cell.arm]
+        store.commit(cell.id, {**summary, "cell": cell.id, "params": cell.params}, tensors)
+        store.log(event="done", cell=cell.id, seconds=0.0)
+    store.timings()
+    result(study, Outcome(planned, {}), store, None).save(folder)
+    report(folder, formats=("md", "junit", "html"))
+    return time.process_time() - begun
 
 
 CURVES: dict[str, Curve] = {
@@ -150,6 +170,7 @@ CURVES: dict[str, Curve] = {
     "parameters": Curve("parameters of a network", (10_000, 100_000, 1_000_000, 10_000_000), of_parameters),
     "problems": Curve("problems at once", (1, 4, 16, 64), of_problems),
     "cells": Curve("cells of a plan", (12, 120, 1_200, 10_002), of_cells),
+    "workers": Curve("workers of an audit", (1, 2), of_workers),
 }
 
 
@@ -160,6 +181,18 @@ def measured(name: str, x: int) -> Point:
     if done.returncode:
         raise RuntimeError(f"{name} at {x}: {done.stderr[-2000:]}")
     return Point(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def stored_curve(name: str, points: Sequence[Point], path: Path) -> None:
+    """Put a curve beside those that are stored."""
+    curves = json.loads(path.read_text()) if path.exists() else {}
+    curves[name] = {
+        "about": CURVES[name].about,
+        "cpu": cpu(),
+        "points": [asdict(point) for point in points],
+        "exponent": round(exponent(points), 3),
+    }
+    path.write_text(json.dumps(curves, indent=1, sort_keys=True) + "\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -174,19 +207,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name, x = options.point[0], int(options.point[1])
         print(json.dumps(asdict(Point(x, CURVES[name].measure(x), _peak()))))
         return 0
-    stored = json.loads(options.json.read_text()) if options.json.exists() else {}
     for name in options.curves or CURVES:
-        points = [measured(name, x) for x in CURVES[name].points if x <= options.most]
-        stored[name] = {
-            "about": CURVES[name].about,
-            "cpu": cpu(),
-            "points": [asdict(point) for point in points],
-            "exponent": round(exponent(points), 3),
-        }
-        for point in points:
-            print(f"{name:12} {point.x:>10,} {point.seconds:>10.3f} s {point.megabytes:>8.0f} MB")
+        points = []
+        for x in CURVES[name].points:
+            if x <= options.most:
+                points.append(point := measured(name, x))
+                print(f"{name:12} {point.x:>10,} {point.seconds:>10.3f} s {point.megabytes:>8.0f} MB", flush=True)
         print(f"{name:12} exponent {exponent(points):.2f}", flush=True)
-        options.json.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+        stored_curve(name, points, options.json)
     return 0
 
 

@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.papers.catalogue import tables
-from leakgauge.papers.contract import Figure, Table
-from leakgauge.papers.recording import recorded, state_of
-from leakgauge.report.svg import Scale, element, marker, tick
+from leakgauge.papers.contract import SCALES, Figure, Scale, Table
+from leakgauge.papers.judging import judged
+from leakgauge.papers.recording import command, recorded, state_of
+from leakgauge.report import svg
+from leakgauge.report.svg import element, marker, tick
 
 HERE = Path(__file__).parent
 FIGURES = HERE / "papers"
 COLOURS = ("#0b6e99", "#c2410c", "#1a7a5e", "#8a3d78", "#765700", "#41454f")
-WIDTH, HEIGHT, LEFT, TOP = 620.0, 300.0, 60.0, 20.0
+WIDTH, HEIGHT, LEFT, TOP = 640.0, 300.0, 64.0, 24.0
 HEAD = """# The papers, reproduced
 
 Every table, figure and theorem of the papers that leakgauge builds on, as one command each; our number beside the
@@ -32,7 +34,12 @@ paper's. This page is generated (`python docs/make_papers.py`) from stored resul
 
 `leakgauge papers` prints the list, `leakgauge papers run bayes/table-2 --scale small --workers 2` runs one; the
 scales are `smoke` (seconds; other data or networks stand in), `small` (minutes on two cores) and `full` (the paper's
-sizes). [How to add one](how-to/add-a-reproduction.md).
+sizes). A `smoke` compares no printed number; it asks whether the finding is there at all, of two or three images, and
+its wide intervals say how little that proves. [How to add one](how-to/add-a-reproduction.md).
+
+The drawings are SVG of our own, from the numbers that are stored with the sources: they need no further package, are
+the same to the byte on every machine (a test compares them), and stay sharp. Intervals are 95 % of the mean over
+images or runs; a "differs" without a known reason says so.
 
 """
 
@@ -59,10 +66,10 @@ def section(table: Table) -> str:
         lines.append(f"\n{about}\n")
     lines.append(f"\nState: **{state_of(table)}**.\n")
     if result is None:
-        printed = [cell for cell in table.cells if cell.expected is not None]
-        if printed and not table.sizes:
-            lines.append(f"\n{len(printed)} printed numbers wait, from {printed[0].name} ({printed[0].expected}) on.\n")
-        return "".join(lines)
+        rows = judged(table, None, {})
+        lost = [f"\nCannot be run: {row.name}: {row.why}.\n" for row in rows if row.verdict == "cannot be run"]
+        left = [(row.name, row.paper) for row in rows if row.verdict == "not run"]
+        return "".join([*lines, *scales(table, ()), unmeasured(left), *lost])
     lines.append(f"\n    {result['command']}\n")
     lines.append(
         f"\nCommit {result['commit']}, {result['date']}, {result['seconds']:.0f} processor seconds; "
@@ -70,24 +77,61 @@ def section(table: Table) -> str:
     )
     if result["reduced"]:
         lines.append(f"\nReduced: {'; '.join(result['reduced'])}.\n")
-    lines.append(rows_of(result))
-    if table.figure is not None and result["curves"]:
-        lines.append(f"\n![{table.title}](papers/{anchor(table.name)}.svg)\n")
+    lines += [rows_of(result), *scales(table, SCALES[: SCALES.index(result["scale"]) + 1])]
+    for how, _ in panels(table, result):
+        lines.append(f"\n![{table.title}: {how.y} by {how.x}](papers/{panel_name(table, how)})\n")
+    if result.get("pictures"):
+        lines.append(f"\n![{table.title}: pictures](papers/{anchor(table.name)}-pictures.svg)\n")
     return "".join(lines)
 
 
+def scales(table: Table, without: Sequence[Scale]) -> list[str]:
+    """The commands of the other scales, and what each reduces."""
+    others = [(scale, table.sizes[scale]) for scale in SCALES if scale in table.sizes and scale not in without]
+    return [
+        f"\nNot recorded: `{command(table, scale)}`{'; reduced: ' if size.reduced else ''}{'; '.join(size.reduced)}.\n"
+        for scale, size in others
+    ]
+
+
+def unmeasured(cells: Sequence[tuple[str, str]]) -> str:
+    """Cells without a number of ours, with the paper's."""
+    if not cells:
+        return ""
+    names = "; ".join(f"{name} ({paper})" if paper else name for name, paper in cells)
+    return f"\nNot run yet: {names}.\n".replace("|", "\\|")
+
+
 def figures() -> dict[Path, str]:
-    """The drawing of every table that has curves."""
-    results = [(table, recorded(table)) for table in tables().values() if table.figure is not None]
-    return {
-        FIGURES / f"{anchor(table.name)}.svg": drawn(result["curves"], table.figure, table.title)
-        for table, result in results
-        if table.figure is not None and result is not None and result["curves"]
-    }
+    """The drawings of every table that has curves, and the pictures of every table that shows them."""
+    drawings: dict[Path, str] = {}
+    for table in tables().values():
+        result = recorded(table)
+        if result is None:
+            continue
+        for how, curves in panels(table, result):
+            drawings[FIGURES / panel_name(table, how)] = drawn(curves, how, table.title)
+        if result.get("pictures"):
+            drawings[FIGURES / f"{anchor(table.name)}-pictures.svg"] = grid(result["pictures"], table.title)
+    return drawings
+
+
+def panels(table: Table, result: Mapping[str, Any]) -> list[tuple[Figure, dict[str, Any]]]:
+    """Every drawing of a table with its curves, if one has more than a point."""
+    chosen = [
+        (how, {name.removesuffix(how.of): some for name, some in result["curves"].items() if name.endswith(how.of)})
+        for how in table.figures
+    ]
+    return [(how, curves) for how, curves in chosen if any(len(points) > 1 for points in curves.values())]
+
+
+def panel_name(table: Table, how: Figure) -> str:
+    number = table.figures.index(how)
+    return f"{anchor(table.name)}{f'-{number + 1}' if number else ''}.svg"
 
 
 def rows_of(result: Mapping[str, Any]) -> str:
-    """The rows that were measured, or cannot be; those that only another scale measures are counted."""
+    """The rows that were measured, or cannot be, then those that only another scale measures."""
     same = "; ".join(result["reduced"])
     rows = [row for row in result["rows"] if row["verdict"] != "not run"]
     lines = ["\n| cell | paper | ours | verdict | why |\n|---|---|---|---|---|\n"]
@@ -96,10 +140,11 @@ def rows_of(result: Mapping[str, Any]) -> str:
         if row["low"] is not None:
             ours += f" [{row['low']:.4g}, {row['high']:.4g}]"
         why = "" if row["why"] == same else row["why"]
+        why = why if row.get("settled", True) else "the mean does, its interval reaches further"
         name = row["name"].replace("|", "\\|")
         lines.append(f"| {name} | {row['paper']} | {ours} | {row['verdict']} | {why} |\n")
-    left = len(result["rows"]) - len(rows)
-    return "".join(lines) + (f"\n{left} more cells are not run at this scale.\n" if left else "")
+    left = [(row["name"], row["paper"]) for row in result["rows"] if row["verdict"] == "not run"]
+    return "".join(lines) + unmeasured(left)
 
 
 def drawn(curves: Mapping[str, Sequence[Sequence[float]]], how: Figure, title: str) -> str:
@@ -112,51 +157,73 @@ def drawn(curves: Mapping[str, Sequence[Sequence[float]]], how: Figure, title: s
         name: sorted((moved(x, how.log_x), moved(y, how.log_y)) for x, y in some) for name, some in curves.items()
     }
     xs, ys = ([point[i] for some in points.values() for point in some] for i in (0, 1))
-    x = Scale(min(xs), max(xs), LEFT, WIDTH - 20)
-    y = Scale(min(ys), max(ys), TOP + HEIGHT, TOP)
-    parts: list[str] = []
-    for scale, vertical in ((x, False), (y, True)):
-        for value in scale.ticks():
-            at, label = scale(value), tick(value)
-            line = (
-                {"y1": at, "y2": at, "x1": LEFT, "x2": WIDTH - 20}
-                if vertical
-                else {"x1": at, "x2": at, "y1": TOP, "y2": TOP + HEIGHT}
-            )
-            place = (
-                {"x": LEFT - 6, "y": at + 4, "text_anchor": "end"}
-                if vertical
-                else {"x": at, "y": TOP + HEIGHT + 16, "text_anchor": "middle"}
-            )
-            parts += [element("line", **line, stroke="#ddd"), element("text", label, **place)]
+    x = svg.Scale(min(xs), max(xs), LEFT, WIDTH - 20)
+    y = svg.Scale(min(ys), max(ys), TOP + HEIGHT, TOP)
+    parts = [*axis(x, how.log_x, vertical=False), *axis(y, how.log_y, vertical=True)]
     for i, (name, some) in enumerate(points.items()):
-        colour, place = COLOURS[i % len(COLOURS)], TOP + HEIGHT + 60 + 16 * i
+        colour, place = COLOURS[i % len(COLOURS)], TOP + HEIGHT + 60 + 18 * i
         path = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in some)
-        look = f"c{i}"
+        look, dash = f"c{i}", {"stroke_dasharray": "6 3"} if i >= len(COLOURS) else {}
         parts.append(element("style", f".{look} {{ fill: {colour} }}"))
-        parts.append(element("polyline", points=path, fill="none", stroke=colour, stroke_width="1.5"))
+        parts.append(element("polyline", points=path, fill="none", stroke=colour, stroke_width="1.5", **dash))
         parts += [marker(i, x(a), y(b), look, 3.5) for a, b in some] if len(some) < 30 else []
         parts += [marker(i, LEFT + 6, place - 4, look, 4.0), element("text", name, x=LEFT + 18, y=place)]
-    names = [f"log10 {label}" if log else label for label, log in ((how.x, how.log_x), (how.y, how.log_y))]
-    parts.append(element("text", names[0], x=(LEFT + WIDTH) / 2, y=TOP + HEIGHT + 36, text_anchor="middle"))
-    parts.append(element("text", names[1], x=4, y=12))
-    height = TOP + HEIGHT + 60 + 16 * len(points)
-    whole = element(
+    parts.append(element("text", how.x, x=(LEFT + WIDTH) / 2, y=TOP + HEIGHT + 36, text_anchor="middle"))
+    parts.append(element("text", how.y, x=4, y=12))
+    return whole(title, WIDTH, TOP + HEIGHT + 60 + 18 * len(points), parts)
+
+
+def axis(scale: svg.Scale, log: bool, *, vertical: bool) -> list[str]:
+    """Grid lines and their numbers."""
+    parts: list[str] = []
+    ticks = scale.ticks()
+    decades = [value for value in ticks if abs(value - round(value)) < 1e-9]
+    for value in decades if log and len(decades) > 1 else ticks:
+        at = scale(value)
+        label = (f"{10**value:,.0f}" if value >= 1 else f"{10**value:.3g}") if log else tick(value)
+        if vertical:
+            parts.append(element("line", y1=at, y2=at, x1=LEFT, x2=WIDTH - 20, stroke="#ddd"))
+            parts.append(element("text", label, x=LEFT - 6, y=at + 4, text_anchor="end"))
+        else:
+            parts.append(element("line", x1=at, x2=at, y1=TOP, y2=TOP + HEIGHT, stroke="#ddd"))
+            parts.append(element("text", label, x=at, y=TOP + HEIGHT + 16, text_anchor="middle"))
+    return parts
+
+
+def grid(rows: Mapping[str, Mapping[str, Any]], title: str) -> str:
+    """Rows of pictures, each under its name, twice as large as they are."""
+    parts: list[str] = []
+    top = 0.0
+    for name, row in sorted(rows.items(), key=lambda pair: not pair[0].endswith("original")):
+        size = {"width": 2 * row["width"], "height": 2 * row["height"]}
+        parts.append(element("text", name, x=4, y=top + 16))
+        source = f"data:image/png;base64,{row['png']}"
+        parts.append(element("image", href=source, x=4, y=top + 22, style="image-rendering: pixelated", **size))
+        top += size["height"] + 30
+    return whole(title, max([320.0, *(2.0 * row["width"] + 8 for row in rows.values())]), top, parts)
+
+
+def whole(title: str, width: float, height: float, parts: Sequence[str]) -> str:
+    drawing = element(
         "svg",
         element("title", title),
-        element("style", "text { font: 12px sans-serif; fill: #222 }"),
-        element("rect", width=WIDTH, height=height, fill="#fff"),
+        element("style", "text { font: 13px sans-serif; fill: #222 }"),
+        element("rect", width=width, height=height, fill="#fff"),
         *parts,
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {WIDTH:.0f} {height:.0f}",
+        viewBox=f"0 0 {width:.0f} {height:.0f}",
+        width=f"{width:.0f}",
         role="img",
     )
-    return f"{whole}\n"
+    return f"{drawing}\n"
 
 
 if __name__ == "__main__":
     FIGURES.mkdir(exist_ok=True)
-    for path, text in figures().items():
+    drawings = figures()
+    for old in set(FIGURES.glob("*.svg")) - set(drawings):
+        old.unlink()
+    for path, text in drawings.items():
         path.write_text(text, encoding="utf-8")
     (HERE / "papers.md").write_text(page(), encoding="utf-8")
     print("wrote docs/papers.md")

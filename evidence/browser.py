@@ -87,6 +87,23 @@ def examine(path: Path, shots: Path | None = None, browser: Any = None) -> Seen:
     return Seen(said, fetched, len(sizes), sum(min(size) < 2 for size in sizes), sorts, contrast)
 
 
+PAINTED = (
+    "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))))"
+)
+
+
+def opening(path: Path) -> float:
+    """Seconds from the navigation to a report until it is loaded and painted, by the browser's own clock."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        page = browser.new_page()
+        page.set_default_timeout(120_000)
+        page.goto(path.as_uri())
+        return float(page.evaluate(PAINTED)) / 1000
+
+
 def _sorts(page: Any) -> bool:
     """Whether the score column of the records sorts both ways, by keyboard."""
     heads = page.locator("#records thead th").all_inner_texts()

@@ -208,3 +208,12 @@ def test_a_drawn_order_is_the_order_of_the_steps() -> None:
 def test_recipes_of_several_clients_and_of_adam_are_checked(options: dict[str, Any], says: str) -> None:
     with pytest.raises(DomainError, match=says):
         Recipe(**options)
+
+
+def test_all_wrong_numbers_of_a_recipe_are_named() -> None:
+    with pytest.raises(DomainError) as raised:
+        Recipe(batch=0, learning_rate=-1, mode="test")  # type: ignore[arg-type]
+    for part in ("batch must be an integer", "learning_rate must lie in", "mode must be one of"):
+        assert part in str(raised.value)
+    with pytest.raises(DomainError, match=r"^recipe: batch must be an integer ≥ 1, got 0; give"):
+        Recipe(batch=0)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
 import warnings
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -39,21 +41,33 @@ def fuzz(reader: Reader, seeds: Iterable[int], folder: Path) -> list[Failure]:
     _warm(reader, folder)
     failures, before = [], peak_megabytes()
     forget_peak()
-    for seed in seeds:
-        rng = Random(f"{reader.name} {seed}")
-        name, content = reader.changed(rng)
-        for what in _answer(reader, name, content, folder):
-            failures.append(Failure(reader.name, seed, what, content))
-        if (grown := peak_megabytes() - before) > MEGABYTES:
-            failures.append(Failure(reader.name, seed, f"takes {grown:.0f} MB", content))
-            forget_peak()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in seeds:
+            rng = Random(f"{reader.name} {seed}")
+            name, content = reader.changed(rng)
+            for what in _answer(reader, name, content, folder):
+                failures.append(Failure(reader.name, seed, what, content))
+            if (grown := peak_megabytes() - before) > MEGABYTES:
+                failures.append(Failure(reader.name, seed, f"takes {grown:.0f} MB", content))
+                forget_peak()
     return failures
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder in memory where the system has one: most of the time would be spent waiting for the disk."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        yield Path(folder) / "work"
 
 
 def tried(reader: Reader, content: bytes, folder: Path) -> list[str]:
     """What is wrong with the answer of a reader to one content, for whoever makes contents otherwise."""
     _warm(reader, folder)
-    return _answer(reader, next(iter(reader.files)), content, folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _answer(reader, next(iter(reader.files)), content, folder)
 
 
 _warmed: set[str] = set()
@@ -72,8 +86,7 @@ def _warm(reader: Reader, folder: Path) -> None:
 def _answer(reader: Reader, name: str, content: bytes, folder: Path) -> list[str]:
     path, wrong = reader.written(folder, name, content), list[str]()
     begun = time.process_time()
-    with WATCH.on(folder) as events, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with WATCH.on(folder) as events:
         try:
             with alarm(PATIENCE):
                 reader.read(path)

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class Watch:
             sys.addaudithook(self._hear)
             self.installed = True
         self.events = []
-        self.thread, self.folder = threading.get_ident(), os.path.realpath(folder)
+        self.thread, self.folder = threading.get_ident(), _real(str(folder))
         try:
             yield self.events
         finally:
@@ -66,6 +67,11 @@ class Watch:
         assert folder is not None
         if where != folder and not where.startswith(f"{folder}{os.sep}") and where != os.devnull:
             self.events.append(f"{verb} {where}")
+
+
+@cache
+def _real(folder: str) -> str:
+    return os.path.realpath(folder)
 
 
 def _foreign(module: str) -> bool:
@@ -104,8 +110,8 @@ def forget_peak() -> None:
 
 def peak_megabytes() -> float:
     """The largest memory of this process since :func:`forget_peak`, or since its start."""
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
+    with suppress(OSError), open("/proc/self/status", "rb", buffering=0) as status:
+        _, mark, rest = status.read(4096).partition(b"VmHWM:")
+        if mark:
+            return int(rest.split(None, 1)[0]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

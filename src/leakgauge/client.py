@@ -58,8 +58,22 @@ class Recipe:
     shares_buffers: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("batch", "local_steps", "clients"):
-            guards.count(getattr(self, name), name, "recipe")
+        with guards.together():
+            for name in ("batch", "local_steps", "clients"):
+                guards.count(getattr(self, name), name, "recipe")
+            choices = {
+                "mode": ("train", "eval"),
+                "reduction": ("mean", "sum"),
+                "shares": ("gradient", "change"),
+                "optimiser": ("sgd", "adam"),
+            }
+            for name, allowed in choices.items():
+                guards.choice(getattr(self, name), name, "recipe", allowed)
+            guards.positive(self.learning_rate, "learning_rate", "recipe")
+        self._check_fit()
+
+    def _check_fit(self) -> None:
+        """Numbers that are fine one by one, and do not go together."""
         if self.batch % self.clients:
             raise DomainError(
                 f"{self.batch} examples are not shared equally by {self.clients} clients",
@@ -72,15 +86,6 @@ class Recipe:
                 where="recipe",
                 remedy=f"say at most {self.own_batch}",
             )
-        choices = {
-            "mode": ("train", "eval"),
-            "reduction": ("mean", "sum"),
-            "shares": ("gradient", "change"),
-            "optimiser": ("sgd", "adam"),
-        }
-        for name, allowed in choices.items():
-            guards.choice(getattr(self, name), name, "recipe", allowed)
-        guards.positive(self.learning_rate, "learning_rate", "recipe")
         if self.shares == "gradient" and self.local_steps > 1:
             raise DomainError(
                 f"{self.local_steps} local steps have no single gradient",

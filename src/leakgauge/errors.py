@@ -4,6 +4,7 @@ LeakgaugeError
 ├── ExpressionError      a malformed expression or an unknown name
 │   └── SeveralFaultsError   several of them in one expression
 ├── DomainError          a number outside a formula's domain
+│   └── SeveralDomainFaultsError   several of them
 ├── DataError            a data file that cannot be read
 │   └── MissingDataError a data set that is not on this machine
 ├── ModelError           a model that cannot be built or traced
@@ -16,6 +17,7 @@ LeakgaugeError
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import IntEnum
@@ -74,6 +76,10 @@ class DomainError(LeakgaugeError, ValueError):
     """A number outside a formula's domain."""
 
 
+class SeveralDomainFaultsError(SeveralFaultsError, DomainError):
+    """Several numbers outside their domains, all of them in ``problems``."""
+
+
 class DataError(LeakgaugeError):
     """A data file that cannot be read."""
 
@@ -106,6 +112,16 @@ class MissingExtraError(LeakgaugeError):
     """An optional dependency that is not installed; the remedy is one command."""
 
 
+def need(package: str, what: str, *, where: str, extra: str) -> None:
+    """Say which extra brings an optional package, where it is not installed: ``what`` needs it."""
+    try:
+        importlib.import_module(package)
+    except ImportError:
+        raise MissingExtraError(
+            f"{what} the package {package}", where=where, remedy=f"type: pip install 'leakgauge[{extra}]'"
+        ) from None
+
+
 class AssumptionWarning(UserWarning):
     """An attack goes on with an assumption of its own, since what it was given has no likelihood."""
 
@@ -134,9 +150,11 @@ def brief(text: str, most: int = 100) -> str:
 
 def printable(text: str) -> str:
     """Text without control characters, which could rewrite what a terminal shows; line breaks and tabs stay."""
-    return text if text.isascii() and text.isprintable() else "".join(map(_harmless, text))
+    if text.isascii() and text.isprintable():
+        return text
+    harmful = {ord(character): "\ufffd" for character in set(text) if not _harmless(character)}  # pages are long
+    return text.translate(harmful) if harmful else text
 
 
-def _harmless(character: str) -> str:
-    fine = character in "\n\t" or character.isprintable() or category(character) == "Zs"
-    return character if fine else "\ufffd"
+def _harmless(character: str) -> bool:
+    return character in "\n\t" or character.isprintable() or category(character) == "Zs"

@@ -4,13 +4,42 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 from typing import SupportsFloat, SupportsIndex
 
-from leakgauge.errors import DomainError, brief
+from leakgauge.errors import DomainError, SeveralDomainFaultsError, brief
 
 Number = SupportsFloat | SupportsIndex
+
+_faults: ContextVar[list[DomainError] | None] = ContextVar("faults", default=None)
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Checks inside name all their faults at once, at the end of the block; what they return must not be used."""
+    faults: list[DomainError] = []
+    token = _faults.set(faults)
+    try:
+        yield
+    except DomainError as last:  # of a check that is no guard: the block ends there
+        faults.append(last)
+    finally:
+        _faults.reset(token)
+    if len(faults) > 1:
+        raise SeveralDomainFaultsError(faults)
+    for fault in faults:
+        raise fault
+
+
+def _refuse(fault: DomainError) -> None:
+    """Raise a fault, or leave it to the block that collects them."""
+    faults = _faults.get()
+    if faults is None:
+        raise fault
+    faults.append(fault)
 
 
 def positive(value: Number, name: str, formula: str) -> float:
@@ -49,7 +78,7 @@ def inside(
         ends = ("[" if closed_low else "(", "]" if closed_high else ")")
         interval = f"{ends[0]}{_plain(low)}, {_plain(high)}{ends[1]}"
         remedy = f"give a number such as {name}={_example(name, low, high):g}"
-        raise DomainError(f"{name} must lie in {interval}, got {brief(repr(value))}", where=formula, remedy=remedy)
+        _refuse(DomainError(f"{name} must lie in {interval}, got {brief(repr(value))}", where=formula, remedy=remedy))
     return number
 
 
@@ -61,10 +90,9 @@ def count(value: SupportsIndex, name: str, formula: str, *, least: int = 1) -> i
         number = None
     if number is None or isinstance(value, bool) or number < least:
         remedy = f"give a whole number such as {name}={max(least, 1)}"
-        raise DomainError(
-            f"{name} must be an integer ≥ {least}, got {brief(repr(value))}", where=formula, remedy=remedy
-        )
-    return number
+        what = f"{name} must be an integer ≥ {least}, got {brief(repr(value))}"
+        _refuse(DomainError(what, where=formula, remedy=remedy))
+    return least if number is None else number
 
 
 def choice(value: object, name: str, formula: str, allowed: Iterable[str]) -> None:
@@ -73,9 +101,8 @@ def choice(value: object, name: str, formula: str, allowed: Iterable[str]) -> No
     if value not in known:
         close = get_close_matches(str(value), known, n=1) or known
         remedy = f"say {name}={close[0]!r}"
-        raise DomainError(
-            f"{name} must be one of {', '.join(known)}, got {brief(repr(value))}", where=formula, remedy=remedy
-        )
+        what = f"{name} must be one of {', '.join(known)}, got {brief(repr(value))}"
+        _refuse(DomainError(what, where=formula, remedy=remedy))
 
 
 def _example(name: str, low: float, high: float) -> float:

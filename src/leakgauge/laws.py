@@ -83,8 +83,9 @@ class Bernoulli:
     value: float = 1.0
 
     def __post_init__(self) -> None:
-        guards.inside(self.p, "p", "the law bernoulli", 0.0, 1.0, closed_low=True)
-        guards.positive(self.value, "value", "the law bernoulli")
+        with guards.together():
+            guards.inside(self.p, "p", "the law bernoulli", 0.0, 1.0, closed_low=True)
+            guards.positive(self.value, "value", "the law bernoulli")
 
     @property
     def mean(self) -> float:

@@ -110,6 +110,20 @@ class NumpyNegated(UpdatePart):
 
 
 @dataclass(frozen=True)
+class NumpyMixed(UpdatePart):
+    """The rows of every weight, mixed by a public orthogonal matrix, in numpy."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        def mixed(u: Tensor) -> Tensor:
+            if u.dim() < 2:
+                return u
+            turn, _ = np.linalg.qr(np.random.default_rng(3).normal(size=(len(u), len(u))))
+            return torch.from_numpy(turn.astype("float32") @ u.detach().numpy().reshape(len(u), -1)).reshape(u.shape)
+
+        return _each(mixed, update)
+
+
+@dataclass(frozen=True)
 class NumpySorted(UpdatePart):
     """The sorted entries of every tensor: neither differentiable nor anything near a slope."""
 

@@ -212,6 +212,13 @@ def test_the_confidence_falls_with_what_the_update_says() -> None:
     assert max(one.confidence for one in drowned) < 0.7
 
 
+def test_a_network_that_is_sure_of_its_outputs_lowers_the_confidence() -> None:
+    """As after training: its outputs hide the labels of a batch."""
+    task = replace(signed(nn.ReLU(), bias=True), recipe=Recipe(batch=8))
+    state = {name: 50 * p if name.startswith("5.") else p for name, p in task.model.state_dict().items()}
+    assert max(one.confidence for one in counts(task.at(state), images(REPEATED))) <= 0.5
+
+
 def test_restarts_try_the_next_likely_labels() -> None:
     best, other = torch.tensor([2, 0, 1]), torch.tensor([1, 1, 1])
     some = Counts(best, 0.6, ((other, 0.5), (torch.tensor([0, 3, 0]), 0.001)))

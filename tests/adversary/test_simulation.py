@@ -66,6 +66,38 @@ def test_noise_that_a_variance_per_entry_does_not_describe_is_not_modelled(part:
     assert "its noise is" in reason
 
 
+def _small() -> tuple[lg.Task, lg.Records]:
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 8), torch.nn.Sigmoid(), torch.nn.Linear(8, 3))
+    domain = lg.types.Domain("image", (1, 4, 4), 3)
+    return lg.Task(network, domain), lg.Records(torch.rand(1, 1, 4, 4), torch.tensor([2]), domain)
+
+
+def test_a_linear_map_through_numpy_is_probed_and_differentiated() -> None:
+    task, records = _small()
+    (stand_in,) = simulate(task.protect(own.NumpyMixed())).stand_ins
+    assert isinstance(stand_in, Traced)
+    assert "mixes entries linearly" in stand_in.sentence
+    update = task.update(records)
+    released = own.NumpyMixed().release(update, None, generator=torch.Generator()).observed
+    entries, expected = (torch.cat([t[n].flatten() for n in sorted(t)]) for t in (update, released))
+    entries.requires_grad_()
+    moved = stand_in.how(entries[None])[0]
+    # sums of at most 8 products in float32
+    torch.testing.assert_close(moved.detach(), expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
+    (slope,) = torch.autograd.grad(moved @ moved.detach(), entries)
+    torch.testing.assert_close(slope, entries.detach(), rtol=1e-3, atol=1e-4 * float(slope.abs().max()))
+
+
+def test_a_linear_map_through_numpy_hides_nothing() -> None:
+    task, records = _small()
+    protected = task.protect(own.NumpyMixed())
+    observations = lg.observe(protected, records)
+    with pytest.warns(AssumptionWarning, match="mixes entries linearly"):
+        guess = lg.attacks.adaptive(steps=150, tv_weight=0.0)(protected, observations)
+    assert float(lg.metrics.psnr(guess.inputs[0], records.inputs)) > 25
+
+
 def test_directions_that_the_noise_shares_hide_nothing_else() -> None:
     (stand_in,) = simulate(image_task().protect(own.Offset())).stand_ins
     assert "without the 6 directions that its noise shares" in stand_in.sentence  # one for each of six tensors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from leakgauge.audit.plan import plan
 from leakgauge.study import Draft, Study, of
 from leakgauge.types import Domain, Records
 
-TINY = Effort(first=2, unit=4, look=2, keep=2, extend=1, finish=1, finalists=2, records=4)
+TINY = Effort(first=2, unit=4, look=2, keep=2, extend=1, several=2, records=4)
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +95,34 @@ def test_a_choice_that_was_lost_is_made_again_to_the_byte(run: tuple[Result, Pat
     path.unlink()
     audit(study(), folder)
     assert (path.read_bytes(), (folder / "result.json").read_bytes()) == first
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"chosen": "planted:Evil()"}, "chooses code that the study does not name: planted:Evil"),
+        ({"tried": None}, "is no choice of an attack"),
+        ({"rungs": 3}, "is no choice of an attack"),
+    ],
+)
+def test_a_choice_in_a_run_folder_runs_no_code(
+    run: tuple[Result, Path], changes: dict[str, Any], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "planted.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    folder = tmp_path / "run"
+    shutil.copytree(run[1], folder)
+    cells = {path: json.loads(path.read_text()) for path in (folder / "cells").glob("*.json")}
+    for path, cell in cells.items():
+        if cell["kind"] == "tune":
+            path.write_text(json.dumps({**cell, **changes}))
+        else:
+            path.unlink()
+    faults: list[str | None] = []
+    audit(study(), folder, report=lambda event: faults.append(event.fault))
+    assert all(fault and sentence in fault for fault in faults)
+    assert faults
+    assert not (tmp_path / "ran").exists()
 
 
 def test_with_too_few_reference_records_the_fixed_portfolio_attacks_and_that_is_told(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from leakgauge.audit import audit
 from leakgauge.audit.cells import Cell
+from leakgauge.audit.plan import plan
 from leakgauge.audit.store import Store
 from leakgauge.audit.work import Outcome, Work
 from leakgauge.cli import app
@@ -23,6 +24,7 @@ from leakgauge.data import load
 from leakgauge.data.dataset import _turns
 from leakgauge.report import report
 from leakgauge.report.reading import read
+from leakgauge.storage.keys import redaction_key
 from leakgauge.storage.redaction import coarse, discreet
 from leakgauge.study import Study
 from leakgauge.study.roles import Roles
@@ -185,3 +187,32 @@ def test_batches_stay_together_in_private_order() -> None:
     assert together == {frozenset(range(start, start + 4)) for start in (0, 4, 8)}
     again = replace(roles, reported=private.reported, others=private.others).in_private_order(4)
     assert len(again.reported) == 12
+
+
+def test_names_of_cells_confirm_no_guess(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has every record can compute the names of a plain run's cells; those of a redacted one need a secret."""
+    monkeypatch.setenv("LEAKGAUGE_CACHE", str(tmp_path / "mine"))
+    guessed = {cell.id for cell in plan(study).cells} | {cell.id for cell in plan(study.in_private_order()).cells}
+    audit(study, tmp_path / "run", redact=True)
+    names = {path.stem for path in (tmp_path / "run").glob("cells/*.json")}
+    assert names
+    assert not any(name in texts(tmp_path / "run") for name in guessed)
+    done: list[str] = []
+    audit(study, tmp_path / "run", redact=True, report=lambda event: done.append(event.cell.id))
+    assert not done  # the owner resumes
+    monkeypatch.setenv("LEAKGAUGE_CACHE", str(tmp_path / "theirs"))
+    theirs = {cell.id for cell in plan(study.in_private_order(), secret=redaction_key()).cells}
+    assert not names & theirs
+
+
+def test_a_secret_is_private_made_once_and_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEAKGAUGE_CACHE", str(tmp_path / "cache"))
+    secret = redaction_key()
+    (path,) = (tmp_path / "cache").iterdir()
+    assert path.stat().st_mode & 0o077 == 0
+    assert redaction_key() == secret == path.read_text()
+    path.write_text("cut")
+    assert redaction_key() not in (secret, "cut", "")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LEAKGAUGE_CACHE", str(tmp_path / "file" / "below"))
+    assert redaction_key() != redaction_key()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -126,6 +128,19 @@ def test_an_object_is_read_by_its_attributes() -> None:
         examine_object(object())
 
 
+def test_what_an_engine_does_not_say_is_not_examined() -> None:
+    class PrivacyEngine:
+        """The attributes of Opacus's engine before its first step."""
+
+        secure_mode = True
+        accountant = SimpleNamespace(history=[])
+
+    claims = examine_object(PrivacyEngine())
+    finding = by_rule(claims, "values")
+    assert all(name in finding.what for name in ("noise_multiplier", "max_grad_norm", "poisson_sampling"))
+    assert claims.unexamined
+
+
 # --- folders
 
 
@@ -206,6 +221,83 @@ def test_files_that_cannot_be_read_are_noted_and_the_rest_examined(tmp_path: Pat
     }  # fmt: skip
     with pytest.raises(DataError, match="no such"):
         examine_folder(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("wrong", ["epsilon=0.0", "delta=2.0", 'epsilon="much"', "clipping_norm=-1.0"])
+def test_values_without_a_meaning_break_a_claim(wrong: str, tmp_path: Path) -> None:
+    name, _, _ = wrong.partition("=")
+    client = re.sub(rf"{name}=[^,)]+", wrong, SOUND)
+    assert client != SOUND
+    claims = examine_folder(write_app(tmp_path, client))
+    assert not claims.hold
+    assert [f.rule for f in claims.of("broken")] == ["values"]
+    assert claims.of("broken")[0].where.startswith("app/client.py:")
+
+
+def test_a_filter_of_a_job_without_a_meaning_breaks_its_claim(tmp_path: Path) -> None:
+    filters: list[tuple[str, dict[str, object]]] = [
+        ("leakgauge.integrations.nvflare.Defend", {}),
+        ("nvflare.app_common.filters.svt_privacy.SVTPrivacy", {"epsilon": -1.0}),
+    ]
+    claims = examine_folder(write_job(tmp_path, filters, rounds=1))
+    assert not claims.hold
+    assert {one.setting.rpartition(".")[2] for one in claims.settings} >= {"Defend", "SVTPrivacy"}
+
+
+@pytest.mark.parametrize(
+    "built", ["partial(LocalDpMod, 1.0, 1e-4, 10.0, 1e-5)", "[make(1.0, 1e-4, 10.0, 1e-5) for make in (LocalDpMod,)]"]
+)
+def test_a_setting_that_is_built_elsewhere_is_said(built: str, tmp_path: Path) -> None:
+    client = f"from functools import partial\nfrom flwr.clientapp.mod import LocalDpMod\nmods = {built}\n"
+    claims = examine_folder(write_app(tmp_path, client))
+    (one,) = claims.settings
+    assert (one.setting, one.findings[0].level, one.findings[0].where) == ("LocalDpMod", "caution", "app/client.py:3")
+    assert claims.unexamined == 1
+
+
+@pytest.mark.parametrize(
+    "before", ["def mod(small=0.9):\n    small = 1e-4\n", "def mod(small):\n", "for small in (1e-4, 9.0):\n"]
+)
+def test_a_name_that_is_hidden_or_changed_is_no_constant(before: str, tmp_path: Path) -> None:
+    text = (
+        "from flwr.clientapp.mod import LocalDpMod\nsmall = 2.0\n" + before + "    LocalDpMod(1.0, small, 0.9, 1e-5)\n"
+    )
+    (one,) = examine_folder(write_app(tmp_path, text)).settings
+    assert one.setting == "LocalDpMod(1.0, None, 0.9, 1e-05)" or "sensitivity=None" in one.setting
+    assert [f.rule for f in one.findings if f.level == "caution"][-1] == "values"
+
+
+def test_numbers_in_quotes_are_numbers_where_the_app_converts_them(tmp_path: Path) -> None:
+    client = SOUND.replace("sensitivity=2.0", 'sensitivity=float("2.0")')
+    assert examine_folder(write_app(tmp_path, client)).hold
+
+
+def test_evaluations_weigh_metrics_alone(tmp_path: Path) -> None:
+    server = SERVER.format(wrapper="DifferentialPrivacyServerSideFixedClipping", arguments="1.0, 10")
+    replies = """
+
+@app.train()
+def fit(message, context):
+    return MetricRecord({"num-examples": 1})
+
+
+@app.evaluate()
+def test(message, context):
+    return MetricRecord({"num-examples": len(message)})
+"""
+    head = "from flwr.app import MetricRecord\nfrom flwr.clientapp import ClientApp\napp = ClientApp()\n"
+    equal = examine_folder(write_app(tmp_path / "equal", head + replies, server=server))
+    assert by_rule(equal, "weights").level == "holds"
+    unequal = examine_folder(write_app(tmp_path / "unequal", head + replies.replace("1}", "len(data)}"), server=server))
+    assert by_rule(unequal, "weights").level in ("broken", "not probed")
+
+
+def test_the_command_does_not_praise_what_it_could_not_read(tmp_path: Path) -> None:
+    folder = write_app(tmp_path, SOUND.replace("sensitivity=2.0", "sensitivity=context.sensitivity()"))
+    result = CliRunner().invoke(app, ["claims", str(folder)])
+    assert result.exit_code == 0
+    assert "could not be examined" in result.output
+    assert "the claims hold" not in result.output
 
 
 def test_a_class_of_the_apps_own_is_not_taken_for_flowers(tmp_path: Path) -> None:

@@ -181,6 +181,17 @@ def test_several_faults_of_one_expression_are_listed_at_once() -> None:
     assert all(sentence in str(raised.value) for sentence in (name, number, argument))
 
 
+def test_an_unknown_argument_hides_no_other_fault() -> None:
+    with pytest.raises(SeveralFaultsError) as raised:
+        parse("adaptive(steps=-1, restarts=0, foo=1)", "attack")
+    unknown, steps, restarts = map(str, raised.value.problems)
+    assert "unexpected keyword argument 'foo'" in unknown
+    assert "steps must be" in steps
+    assert "restarts must be" in restarts
+    assert "gaussian: got an unexpected keyword argument 'q', and lacks 'std'" in message("gaussian(q=0.5)")
+    assert "unexpected keyword arguments 'a', 'b'" in message("tv(a=1, b=2)")
+
+
 def test_an_outermost_part_must_be_of_the_kind_that_is_wanted() -> None:
     assert "'tv' is not a defense" in message("gaussian(std=1.0) | tv()", kind="defense")
     assert leakgauge.parse("adversary()", "attack") == leakgauge.parse("adversary()")

@@ -166,6 +166,18 @@ def test_a_round_without_answers_keeps_the_rounds_before_it() -> None:
     assert gap(two, fault.value.history) == 0
 
 
+def test_a_secure_sum_of_too_few_clients_keeps_the_rounds_before_it() -> None:
+    class Thinning(InProcess):
+        def run(self, jobs: Sequence[Job]) -> Iterator[Reply | Lost]:
+            return super().run(jobs if jobs[0].key[1] < 1 else jobs[:2])
+
+    how = Federation(rounds=3, steps=1, minibatch=None, learning_rate=0.1, secure=True)
+    with pytest.raises(FederationError, match=r"round 2: no secure sum of 2 of 3 clients.*at least 3") as fault:
+        federate(small_task(), clients(), how, engine=Thinning())
+    assert [log.clients for log in fault.value.history.rounds] == [(0, 1, 2)]
+    assert fault.value.history.state.keys() == dict(small_task().model.state_dict()).keys()
+
+
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [

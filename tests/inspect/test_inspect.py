@@ -9,14 +9,17 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from typer.testing import CliRunner
 
 from leakgauge import data, models
 from leakgauge.adversary import Adversary, lbfgs, scaled_l2, signed_adam
 from leakgauge.adversary.likelihoods import cosine
 from leakgauge.attacks.adaptive import Adaptive
+from leakgauge.cli.app import app
 from leakgauge.defenses import protection
 from leakgauge.errors import DomainError
 from leakgauge.inspect import Capture, attacks_on, captured, folder_of, inspect, picture, sign_of
+from leakgauge.inspect.captures import CaptureWarning
 from leakgauge.inspect.readings import decided
 from leakgauge.inspect.separable import separable
 from leakgauge.priors import tv
@@ -377,6 +380,40 @@ def test_what_cannot_be_inspected(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileError, match="no weights or updates"):
         folder_of(tmp_path / "empty", small())
+
+
+def test_one_bad_file_does_not_cost_the_other_clients_theirs(tmp_path: Path) -> None:
+    before, after = trained(small(), record().inputs, record().labels)
+    save_file(before, tmp_path / "r1.safetensors")
+    for client, sent in {1: after, 2: before, 3: {**after, "3.bias": torch.zeros(5)}, 4: after}.items():
+        save_file(sent, tmp_path / f"r1-client{client}.safetensors")
+    save_file(after, tmp_path / "r2-client1.safetensors")  # its round began with weights that nobody wrote
+    torn = tmp_path / "r1-client4.safetensors"
+    torn.write_bytes(torn.read_bytes()[:-40])
+    with pytest.warns(CaptureWarning) as caught:
+        (capture,) = folder_of(tmp_path, small())
+    assert capture.name == "r1-client1.safetensors"
+    told = " ".join(str(one.message) for one in caught)
+    assert all(f"r1-client{client}.safetensors" in told for client in (2, 3, 4))
+    assert "r2-client1.safetensors" in told
+    (tmp_path / "r1-client1.safetensors").unlink()
+    with pytest.raises(FileError):  # nothing is left
+        folder_of(tmp_path, small())
+
+
+def test_the_command_names_what_it_left_out_and_inspects_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "captures").mkdir()
+    before, after = trained(models.build("mlp(width=4, depth=1)", DOMAIN), record().inputs, record().labels)
+    for name, state in {"r1": before, "r1-client7": after, "r1-client8": after}.items():
+        save_file(state, tmp_path / "captures" / f"{name}.safetensors")
+    (tmp_path / "captures" / "r1-client0.safetensors").write_bytes(b"torn")
+    shape = ",".join(map(str, DOMAIN.shape))
+    arguments = ["inspect", "--folder", str(tmp_path / "captures"), "--model", "mlp(width=4, depth=1)"]
+    ended = CliRunner().invoke(app, [*arguments, "--shape", shape, "--out", str(tmp_path / "out"), "--draws", "3"])
+    assert ended.exit_code == 0, ended.output
+    assert "not inspected" in ended.output
+    assert "r1-client0.safetensors" in ended.output
+    assert "client7" in ended.output
 
 
 def test_coarse_weights_are_said(tmp_path: Path) -> None:

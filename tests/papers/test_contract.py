@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import io
 import json
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from leakgauge.audit.engines import LocalPool
 from leakgauge.errors import DomainError
@@ -63,6 +66,8 @@ def test_verdicts_follow_from_the_numbers(tmp_path: Path) -> None:
     smoke = run(table(), "smoke", tmp_path)
     assert smoke.row("one").verdict == "holds when reduced"
     assert smoke.row("one").why == "one die"
+    assert not smoke.row("one").settled  # of two throws the interval is wider than the tolerance
+    assert judged(table(), Size({}), {"two": [5.0, 5.1, 5.05]})[1].settled
     assert smoke.row("gap").verdict == "not run"
     assert smoke.holds
     assert smoke.notes == {"one": "a note"}
@@ -125,6 +130,24 @@ def test_of_several_scales_the_largest_is_recorded(tmp_path: Path) -> None:
     assert largest["command"] == "leakgauge papers run dice/table-1 --scale small"
     assert state_of(table(), tmp_path) == "reproduced (3 of 5 cells; 1 not run, 1 cannot be run), small"
     assert json.loads((tmp_path / "dice-table-1.json").read_text())["rows"][0]["name"] == "one"
+
+
+def pictured(shade: float) -> Measured:
+    return Measured({"one": [shade]}, pictures={"a row": torch.full((9, 1, 4, 6), shade)})
+
+
+def test_pictures_are_recorded_where_a_table_shows_them(tmp_path: Path) -> None:
+    sizes = {"small": Size({"a": {"shade": 0.2}})}
+    shown = run(table(sizes=sizes, measure=pictured, grid=True), "small", tmp_path / "run")
+    record(shown, tmp_path)
+    result = recorded(shown.table, tmp_path)
+    assert result is not None
+    row = result["pictures"]["a row"]
+    assert (row["width"], row["height"]) == (8 * 6, 4)  # eight of the nine, side by side
+    image = Image.open(io.BytesIO(base64.b64decode(row["png"])))
+    assert set(image.tobytes()) == {51}  # 0.2 of 255
+    hidden = run(table(sizes=sizes, measure=pictured), "small", tmp_path / "run")
+    assert hidden.pictures == {}
 
 
 def test_conventions_differ_as_their_formulas_say() -> None:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from leakgauge.cli import app
 from leakgauge.papers.catalogue import tables
+from leakgauge.papers.contract import Cell, Figure, Paper, Table
 from leakgauge.papers.recording import state_of
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -47,6 +48,21 @@ def test_the_page_has_every_table(script: ModuleType) -> None:
     page = script.page()
     for name in tables():
         assert f"\n## {name}\n" in page
+
+
+def test_every_curve_is_drawn_in_one_panel_with_its_own_axes(script: ModuleType) -> None:
+    how = Figure("ε", "MSE", log_x=True, of=", epsilon")
+    figures = (how, Figure("capacity", "MSE", of=", capacity"))
+    table = Table("mine/figure-1", "Figure 1", Paper("Me."), (Cell("a"),), figures=figures)
+    curves = {"one, epsilon": [[1.0, 0.1], [1000.0, 0.2]], "one, capacity": [[5.0, 0.3], [6.0, 0.2]]}
+    (first, mine), (_, other) = script.panels(table, {"curves": curves})
+    assert (first, mine, other) == (how, {"one": curves["one, epsilon"]}, {"one": curves["one, capacity"]})
+    assert [script.panel_name(table, one) for one in figures] == ["minefigure-1.svg", "minefigure-1-2.svg"]
+    drawing = script.drawn(mine, how, "Figure 1")
+    assert ">1,000<" in drawing  # the numbers of a logarithmic axis are those of the data, not their logarithms
+    assert ">one<" in drawing
+    assert "epsilon" not in drawing
+    assert script.panels(table, {"curves": {"one, capacity": [[5.0, 0.3]]}}) == []  # a point is no curve
 
 
 def test_the_command_prints_one_line_each() -> None:

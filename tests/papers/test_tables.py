@@ -14,13 +14,14 @@ TABLES = tables()
 LISTED = {
     "bayes": "table-1 table-2 table-2-step-500 table-2-cifar10 table-2-cifar10-step-500 table-5 table-6 "
     "figure-2 figure-3 figure-4 figure-5 figure-6 figure-7 a-7",
-    "gradattack": "figure-1 figure-2 table-2 table-3 table-5 mnist lemma-b-1",
+    "gradattack": "figure-1 figure-2 table-2 table-2-utility table-3 table-5 mnist lemma-b-1",
     "capacity": "figure-1 figure-2 theorem-iii-1 theorem-iv-1",
     "lrp": "table-1 table-2 table-3 figure-2 figure-3 figure-4 figure-5 theorem-1 scale-free local-steps",
     "beyond": "peeling spear",
     "idlg": "table-1",
 }
-SLOW = {"lrp/local-steps", "lrp/figure-2"}
+SLOW = {f"gradattack/{name}" for name in ("figure-1", "table-5", "table-2-utility")}
+SLOW |= {f"lrp/{name}" for name in ("local-steps", "figure-2", "figure-3", "figure-4", "table-3")}
 SMOKES = [
     pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
     for name, table in TABLES.items()

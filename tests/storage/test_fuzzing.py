@@ -10,27 +10,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evidence.fuzzing import READERS, Reader, fuzz, reader, tried
+from evidence.fuzzing import READERS, Reader, fuzz, reader, scratch, tried
 from evidence.fuzzing.watching import WATCH
 
-FEW = {"checked spec": 5, "report": 10, "resumed run": 30, "result": 60}
-"""Readers that need more than 2 ms per file get fewer in the normal tests: a checked spec is a task per defense, on the
-meta device; a report is three pages; the others run over every cell."""
-INPUTS = 150
+INPUTS = 1000
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_changed_files(name: str, tmp_path: Path) -> None:
-    failures = fuzz(reader(name), range(FEW.get(name, INPUTS)), tmp_path / "work")
+def test_changed_files(name: str) -> None:
+    with scratch() as folder:
+        failures = fuzz(reader(name), range(INPUTS), folder)
     assert not failures, "\n".join(map(str, failures[:5]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
-def test_very_many_changed_files(name: str, tmp_path: Path) -> None:
-    """A hundred thousand per reader; ``LEAKGAUGE_FUZZ`` says another number."""
+def test_very_many_changed_files(name: str) -> None:
+    """A hundred thousand per reader, an hour of one core in all; ``LEAKGAUGE_FUZZ`` says another number."""
     count = int(os.environ.get("LEAKGAUGE_FUZZ", "100000"))
-    failures = fuzz(reader(name), range(INPUTS, INPUTS + count), tmp_path / "work")
+    with scratch() as folder:
+        failures = fuzz(reader(name), range(INPUTS, INPUTS + count), folder)
     assert not failures, "\n".join(map(str, failures[:20]))
 
 

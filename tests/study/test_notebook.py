@@ -154,6 +154,14 @@ def test_all_wrong_arguments_at_once() -> None:
     assert set(wrong) == {"defenses.a", "adversaries.b", "work", "task.rounds"}
 
 
+def test_too_few_records_hide_no_other_fault() -> None:
+    wrong = problems(network(), images(8), updates=6, defenses=["soteria(layer='x')"])
+    assert "are needed" in wrong["task.data"]
+    assert "there is no layer 'x'" in wrong["defenses.soteria(layer='x')"]
+    with pytest.raises(lg.errors.DataError, match="are needed"):
+        lg.Study(network(), images(8), updates=6)
+
+
 def test_audit_wants_a_study() -> None:
     with pytest.raises(lg.LeakgaugeError, match=r"the study is of type Sequential; give a Study: Study\(model"):
         lg.audit(network())  # type: ignore[arg-type]

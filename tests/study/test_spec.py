@@ -373,3 +373,10 @@ def test_leaving_one_out_is_said_and_must_be_meant() -> None:
     assert not any("leave_out" in where for where in found({**own, "leave_out": ["adaptive"]}))
     assert "lists a generic one" in found({**own, "leave_out": ["generic"]})["leave_out.0"]
     assert "at the top" in found({**GOOD, "adversaries": {"leave_out": ["generic"]}})["adversaries.leave_out"]
+
+
+def test_metrics_of_ones_own_are_own_code() -> None:
+    """They are imported by an audit, so that they need the user's word as every other code of his does."""
+    verdict = {"recognisable": {"my_metrics:Judge()": 0.9}, "also": ["my_metrics:Beside(level=2)", "psnr()"]}
+    draft = Draft.of(of({**GOOD, "verdict": verdict}), Path("spec.toml"))
+    assert draft.own_code == ["my_metrics:Judge", "my_metrics:Beside"]

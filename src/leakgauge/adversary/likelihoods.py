@@ -264,7 +264,8 @@ def _fitted(update: Updates, observed: Tree) -> Tensor:
 def scaled_alike(updates: Sequence[Batch], observed: Sequence[Tree], first: Sequence[int]) -> list[Batch]:
     """The updates of all rounds, at one fitted scale for those that share it.
 
-    ``s* = max(0, Σ_r ⟨u_r, o_r⟩ / Σ_r ‖u_r‖²)`` over the entries that were sent, a constant in the gradient.
+    ``s* = max(0, Σ_r ⟨u_r, o_r⟩ / Σ_r ‖u_r‖²)`` over the entries that were sent. It is differentiated: a likelihood
+    that weighs the rounds otherwise is not at its best there, so that the envelope theorem does not hold.
     """
     dots = [one.dot(theirs).sum(1) for one, theirs in zip(updates, observed, strict=True)]
     own = [_sent(one, theirs) for one, theirs in zip(updates, observed, strict=True)]
@@ -273,7 +274,7 @@ def scaled_alike(updates: Sequence[Batch], observed: Sequence[Tree], first: Sequ
         alike = [k for k, place in enumerate(first) if place == first[r]]
         square = torch.stack([own[k] for k in alike]).sum(0)
         fitted = torch.stack([dots[k] for k in alike]).sum(0) / square.clamp(min=torch.finfo(square.dtype).tiny)
-        return fitted.clamp(min=0).detach()
+        return fitted.clamp(min=0)
 
     return [one.scaled(scale(r)) for r, one in enumerate(updates)]
 

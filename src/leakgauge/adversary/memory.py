@@ -2,10 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import torch
 from torch import Tensor, nn
 
 from leakgauge.task import Task
+
+SMALLER = 4
+"""By how much a chunk shrinks when memory ran out."""
+_share: ContextVar[int] = ContextVar("_share", default=1)
+
+
+@contextmanager
+def smaller_chunks() -> Iterator[None]:
+    """Run a quarter of the problems at once: a second try of what ran out of memory. Numbers change by rounding."""
+    token = _share.set(_share.get() * SMALLER)
+    try:
+        yield
+    finally:
+        _share.reset(token)
+
+
+def at_once(problems: int) -> int:
+    """The most of so many problems that may run at once, whatever the budget says."""
+    return -(-problems // _share.get())
+
+
+def out_of_memory(fault: BaseException) -> bool:
+    """Whether memory ran out: of Python, of a device, or, as a plain RuntimeError, of torch on the processor."""
+    if isinstance(fault, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(fault, RuntimeError) and ("t allocate memory" in str(fault) or "not enough memory" in str(fault))
 
 
 def bytes_per_problem(task: Task, batch: int, points: int, width: int) -> int:

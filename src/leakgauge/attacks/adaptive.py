@@ -28,11 +28,12 @@ from leakgauge.adversary import (
     l2,
     through,
 )
+from leakgauge.adversary.adversary import MEMORY
+from leakgauge.adversary.joining import joined
 from leakgauge.adversary.likelihoods import Density
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.rates import Shared
 from leakgauge.adversary.rounding import is_rounding
-from leakgauge.adversary.run import MEMORY, joined
 from leakgauge.adversary.simulation import Simulation, StandIn, simulate, simulate_whole
 from leakgauge.adversary.simulation.labels import labels_by_simulation
 from leakgauge.adversary.simulation.simulate import is_silent
@@ -142,14 +143,15 @@ class Adaptive(Part):
     unroll: int = 16
 
     def __post_init__(self) -> None:
-        guards.count(self.steps, "steps", "adaptive")
-        guards.count(self.unroll, "unroll", "adaptive", least=0)
-        guards.count(self.restarts, "restarts", "adaptive")
-        guards.non_negative(self.tv_weight, "tv_weight", "adaptive")
-        guards.non_negative(self.tv_density, "tv_density", "adaptive")
-        guards.choice(self.bound, "bound", "adaptive", ("granted", "received"))
-        guards.choice(self.latent, "latent", "adaptive", get_args(Latent))
-        guards.choice(self.labels, "labels", "adaptive", ("inferred", "joint"))
+        with guards.together():
+            guards.count(self.steps, "steps", "adaptive")
+            guards.count(self.unroll, "unroll", "adaptive", least=0)
+            guards.count(self.restarts, "restarts", "adaptive")
+            guards.non_negative(self.tv_weight, "tv_weight", "adaptive")
+            guards.non_negative(self.tv_density, "tv_density", "adaptive")
+            guards.choice(self.bound, "bound", "adaptive", ("granted", "received"))
+            guards.choice(self.latent, "latent", "adaptive", get_args(Latent))
+            guards.choice(self.labels, "labels", "adaptive", ("inferred", "joint"))
 
     def against(self, task: Task, threat: Threat | None = None) -> Approach:
         """How it attacks this task under this threat. A call adds what follows: a second stage, decoding, undoing."""

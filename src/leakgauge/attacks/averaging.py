@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.adversary import Reconstruction
-from leakgauge.adversary.run import joined
+from leakgauge.adversary.joining import joined
 from leakgauge.client import LABELS, LEARNING_RATE
 from leakgauge.defenses import Gaussian, UpdatePart, parts_of
 from leakgauge.defenses.update import Chain

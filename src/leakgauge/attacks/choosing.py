@@ -15,8 +15,9 @@ from torch import Tensor
 
 from leakgauge.adversary import Adversary, Attack, Reconstruction
 from leakgauge.attacks.portfolio import Portfolio
-from leakgauge.attacks.staged import BestOf, Staged, best, family, posterior, stage_after, steps_of
-from leakgauge.expr import described, parse
+from leakgauge.attacks.staged import BestOf, Staged, best, family, posteriors, stage_after, steps_of
+from leakgauge.errors import LeakgaugeError, brief
+from leakgauge.expr import PATH, described, parse
 from leakgauge.observation import Observation
 from leakgauge.task import Task
 from leakgauge.types import Progress
@@ -56,6 +57,7 @@ EFFORTS = {
 }
 
 
+_REMEDY = "delete it; the same command computes it again"
 WORTH = 0.01
 """Several attacks cost several times as much: their gain must be at least this share of the score of the best."""
 MOST_UNITS = 13
@@ -84,11 +86,27 @@ class Choice:
         return {"chosen": described(self.attack), **numbers, "rungs": rungs, "assumed": assumed}
 
     @classmethod
-    def of_json(cls, raw: Mapping[str, Any]) -> Choice:
-        numbers = {name: raw[name] for name in ("tried", "records", "evaluations", "score")}
-        rungs = tuple((name, count, score) for name, count, score in raw["rungs"])
-        attack = parse(raw["chosen"], "attack", where="choice")
-        return cls(attack, **numbers, rungs=rungs, assumed=tuple(raw["assumed"]))
+    def of_json(cls, raw: Mapping[str, Any], *, where: str = "choice", own: str = "") -> Choice:
+        """Read what a cell keeps. The file may be anybody's: of the user's code only what ``own``, the texts of the
+        study, names is imported."""
+        try:
+            numbers = {name: raw[name] for name in ("tried", "records", "evaluations", "score")}
+            rungs = tuple((str(name), int(count), float(score)) for name, count, score in raw["rungs"])
+            text, assumed = str(raw["chosen"]), tuple(map(str, raw["assumed"]))
+            if not all(isinstance(number, int | float) for number in numbers.values()):
+                raise TypeError("a number is none")
+        except (LookupError, TypeError, ValueError) as fault:
+            raise LeakgaugeError(
+                f"is no choice of an attack ({type(fault).__name__}: {fault})", where=where, remedy=_REMEDY
+            ) from None
+        if foreign := set(PATH.findall(text)) - set(PATH.findall(own)):
+            raise LeakgaugeError(
+                f"chooses code that the study does not name: {brief(', '.join(sorted(foreign)))}",
+                where=where,
+                remedy=_REMEDY,
+            )
+        attack = parse(text, "attack", where=where)
+        return cls(attack, **numbers, rungs=rungs, assumed=assumed)
 
     def sentences(self, chooser: Chooser) -> list[str]:
         """What was done, for ledgers and reports."""
@@ -195,8 +213,9 @@ class Choosing:
         """
         some = self.observations[: self.effort.records]
         whole, members = trials[0], 1
-        for judge in self.portfolio.judges_after(last):
-            values = [posterior(judge, self.task, some, trial.guess) for trial in trials]
+        judges = self.portfolio.judges_after(last)
+        every = posteriors(judges, self.task, some, [trial.guess for trial in trials])
+        for judge, values in zip(judges, every, strict=True):
             chosen, reached = [0], trials[0]
             for _ in range(self.effort.several - 1):
                 wider = [[*chosen, i] for i in range(len(trials)) if i not in chosen]

@@ -2,7 +2,9 @@
 
 Two updates with the same noise differ by the difference of their gradients, ``∇ℓ(θ₁; x) − ∇ℓ(θ₂; x)``. That is the
 gradient, at φ = 0, of ``ℓ(θ₁ + φ; x) − ℓ(θ₂ + φ; x)``: an ordinary client with another model and another loss, so
-that every attack on an undefended client applies.
+that every attack on an undefended client applies. A hidden rate that repeats with the noise scales the difference and
+nothing else. One that is drawn afresh weighs the two gradients differently: a first linear layer is read off all the
+same, other networks are not attacked by such a difference.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from leakgauge.adversary import Adversary, Reconstruction, scaled_l2
+from leakgauge.adversary.joining import joined
+from leakgauge.adversary.rates import repeated_in_difference
 from leakgauge.adversary.repeats import Repeat, repeats
-from leakgauge.adversary.run import joined
 from leakgauge.adversary.solver import Lbfgs
 from leakgauge.attacks.adapting import hint_of
 from leakgauge.attacks.analytic import Analytic, inverts
@@ -33,6 +36,9 @@ from leakgauge.task import Task
 from leakgauge.types import Loss, Tree
 
 INNER = "inner."
+FITS = 0.99
+"""The least share of a difference that a guess must explain where the client's rates are hidden and may differ."""
+
 SOLVER = Lbfgs(steps=300, target=1e-8)
 """A difference is free of noise: it is matched as closely as its rounding allows."""
 
@@ -91,14 +97,15 @@ def repeated(task: Task, observation: Observation) -> list[Repeat]:
 def differences(task: Task, observation: Observation, which: Sequence[Repeat]) -> tuple[Task, Observation] | None:
     """A task and an observation without noise, from rounds that share it; None where differences do not help.
 
-    They need one local step, weights that differ between the rounds, and nothing but noise at the update stage; parts
-    that scale the update (clipping) are allowed where a first linear layer is read off, which no scale matters to.
+    They need one local step (hidden rates are taken to repeat as well), weights that differ between the rounds, and
+    nothing but noise at the update stage; parts that scale the update (clipping) are allowed where a first linear layer
+    is read off, which no scale matters to.
     """
     recipe, parts = task.recipe, parts_of(task.protection.update)
     read_off = observation.batch == 1 and inverts(task)
     noise_alone = all(is_noise(p) or p == p.neutral() or (read_off and hint_of(p).scales) for p in parts)
     plain = recipe.local_steps == 1 and not recipe.weight_decay and noise_alone
-    others = (*task.protection.input, *task.protection.model, *task.protection.training)
+    others = (*task.protection.input, *task.protection.model)
     pairs = [(observation.rounds[r.first], observation.rounds[r.second]) for r in which if r.what == "noise"]
     rounds = [_subtracted(one, other, recipe.shares == "change") for one, other in pairs]
     rounds = [one for one in rounds if any(bool(value.any()) for value in one.observed.values())]
@@ -123,7 +130,11 @@ def _subtracted(one: Round, other: Round, change: bool) -> Round:
 def cancelled(task: Task, observation: Observation, which: Sequence[Repeat], *, seed: int = 0) -> Reconstruction | None:
     """The reconstruction from the differences of rounds that share their noise; None where they do not help."""
     free = differences(task, observation, which)
-    return None if free is None else attacked(task, *free, seed=seed)[0]
+    if free is None:
+        return None
+    guess, share = attacked(task, *free, seed=seed)
+    read_off = observation.batch == 1 and inverts(free[0])
+    return guess if read_off or share > FITS or not task.protection.training else None
 
 
 def attacked(task: Task, own: Task, difference: Observation, *, seed: int = 0) -> tuple[Reconstruction, float]:
@@ -173,7 +184,9 @@ def without_repeats(
             left[place] = replace(one, rounds=rounds) if second else one
         if noise:
             how = "cancelled by differences" if guess is not None else "rounds that share it count once"
-            warnings.warn(f"noise repeats: {how} ({noise[0]})", AssumptionWarning, stacklevel=4)
+            rates = guess and repeated_in_difference(task, one, noise[0], guess.inputs[0], guess.labels[0])
+            also = f"; {rates}" if rates else ""
+            warnings.warn(f"noise repeats: {how} ({noise[0]}{also})", AssumptionWarning, stacklevel=4)
     if not parts:
         return invert(list(left.values()))
     order = [*parts, *left]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from leakgauge import guards
 from leakgauge.adversary import Adversary, Reconstruction, cosine, signed_adam, through
-from leakgauge.adversary.run import joined
+from leakgauge.adversary.joining import joined
 from leakgauge.defenses.update.soteria import Soteria, linear_layers
 from leakgauge.errors import ModelError
 from leakgauge.expr import Part, register

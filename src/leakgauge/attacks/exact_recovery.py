@@ -61,9 +61,10 @@ class ExactRecovery(Part):
     samples: int = 1_000_000
 
     def __post_init__(self) -> None:
-        guards.choice(self.methods, "methods", "exact_recovery", get_args(Methods))
-        guards.count(self.starts, "starts", "exact_recovery")
-        guards.count(self.samples, "samples", "exact_recovery")
+        with guards.together():
+            guards.choice(self.methods, "methods", "exact_recovery", get_args(Methods))
+            guards.count(self.starts, "starts", "exact_recovery")
+            guards.count(self.samples, "samples", "exact_recovery")
 
     def recover(self, task: Task, observation: Observation, *, layer: str | None = None, seed: int = 0) -> Recovery:
         """See :func:`recover`."""

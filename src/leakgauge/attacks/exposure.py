@@ -7,6 +7,7 @@ can look before every update that it sends.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -43,17 +44,40 @@ Grid = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def peelable(active: Grid) -> Exposure:
-    """Peel a grid ``[records, units]`` of which record activates which unit, as long as a record is alone somewhere."""
-    small = np.uint8 if len(active) < 256 else np.uint32  # a training step must not wait for its own check
-    crowd = active.sum(0, dtype=small)  # of each unit: how many records that are left activate it
-    passes, turn = np.zeros(len(active), dtype=np.int64), 0
-    while len(alone := np.flatnonzero(crowd == 1)):
+    """Peel a grid ``[records, units]`` of which record activates which unit, as long as a record is alone somewhere.
+
+    A record is the set of its units, as the bits of one whole number: a training step must not wait for its own check,
+    and a few operations on small numbers take less time than as many calls on arrays.
+    """
+    rows, passes = _sets(active), [0] * len(active)
+    left: Sequence[int] = range(len(rows))
+    turn = 0
+    while alone := _once([rows[record] for record in left]):
         turn += 1
-        fresh = active[:, alone].any(1) & (passes == 0)
-        passes[fresh] = turn
-        crowd -= active[fresh].sum(0, dtype=small)
-    each = passes.tolist()
-    return Exposure(tuple(turn > 0 for turn in each), tuple(each))
+        rest = list[int]()
+        for record in left:
+            if rows[record] & alone:
+                passes[record] = turn
+            else:
+                rest.append(record)
+        left = rest
+    return Exposure(tuple(turn > 0 for turn in passes), tuple(passes))
+
+
+def _sets(active: Grid) -> list[int]:
+    """The units of each record as bits."""
+    octets = np.packbits(active, axis=1)
+    content, width = octets.tobytes(), octets.shape[1]
+    return [int.from_bytes(content[width * record : width * (record + 1)]) for record in range(len(active))]
+
+
+def _once(sets: Iterable[int]) -> int:
+    """The units that are in exactly one of the sets."""
+    once = again = 0
+    for units in sets:
+        again |= once & units
+        once |= units
+    return once & ~again
 
 
 def exposure(task: Task, records: Records, *, layer: LinearLayer | None = None) -> Exposure:

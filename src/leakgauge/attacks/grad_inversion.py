@@ -10,8 +10,8 @@ import torch
 
 from leakgauge import guards
 from leakgauge.adversary import Adversary, Reconstruction, adam, cosine_decay, l2
+from leakgauge.adversary.joining import joined
 from leakgauge.adversary.labels import Rule
-from leakgauge.adversary.run import joined
 from leakgauge.attacks.consensus import Toward, consensus
 from leakgauge.attacks.norms import has_statistics, knows_statistics
 from leakgauge.attacks.staged import posterior, stage_after, within

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from leakgauge.adversary import Reconstruction
+from leakgauge.adversary.joining import joined
 from leakgauge.adversary.rates import Shared, are_apart, hidden_rates, repeated_rates
 from leakgauge.adversary.repeats import Repeat
-from leakgauge.adversary.run import joined
 from leakgauge.client import LABELS
 from leakgauge.errors import AssumptionWarning
 from leakgauge.observation import Observation
@@ -28,17 +28,17 @@ Closer = Callable[[Sequence[Observation], Tensor, Shared], Reconstruction]
 
 @dataclass(frozen=True)
 class _Client:
-    """A client whose rates repeat: its place, the fitted scales ``[R, T]``, and every round's first one alike."""
+    """A client whose rates repeat: its place, a factor for each round ``[R]``, and every round's first one alike."""
 
     place: int
     address: str
     repeats: list[Repeat]
-    scales: Tensor
+    factors: Tensor
 
     @property
     def first(self) -> tuple[int, ...]:
         firsts = {repeat.second: repeat.first for repeat in self.repeats}
-        return tuple(firsts.get(r, r) for r in range(len(self.scales)))
+        return tuple(firsts.get(r, r) for r in range(len(self.factors)))
 
 
 def with_shared_rates(
@@ -57,7 +57,7 @@ def with_shared_rates(
     for first in dict.fromkeys(client.first for client in further):
         alike = [client for client in further if client.first == first]
         begun = [_labelled(observations[c.place], guesses.labels[c.place]) for c in alike]
-        rates = torch.stack([client.scales for client in alike])
+        rates = torch.stack([client.factors for client in alike])
         inputs = guesses.inputs[[client.place for client in alike]]
         parts.append(closer(begun, inputs, Shared(first, {alike[0].address: rates})))
         for client in alike:
@@ -71,9 +71,9 @@ def _whose_rates_repeat(task: Task, observations: Sequence[Observation], guesses
         address = hidden_rates(task, one)
         if address is None:
             continue
-        repeats, scales = repeated_rates(task, one, guesses.inputs[place], guesses.labels[place])
+        repeats, factors = repeated_rates(task, one, guesses.inputs[place], guesses.labels[place])
         if repeats:
-            clients.append(_Client(place, address, repeats, scales))
+            clients.append(_Client(place, address, repeats, factors))
     return clients
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,8 +18,9 @@ from leakgauge.adversary.simulation import simulate
 from leakgauge.attacks.choosing import Chooser
 from leakgauge.audit.attacking import batches
 from leakgauge.audit.cells import ARMS, AttackCell, TrainCell, TuneCell, text_of
+from leakgauge.audit.nearness import nearness
 from leakgauge.audit.plan import CHUNK, IDENTITY, Plan, plan, trained_with
-from leakgauge.audit.scoring import CROSS, cross
+from leakgauge.audit.scoring import CROSS, cross, scores
 from leakgauge.audit.store import Store
 from leakgauge.audit.work import Work
 from leakgauge.study.draft import Draft
@@ -32,6 +33,8 @@ WARM, TIMED = 2, 6
 MOST_PROBES = 24
 CROSSED = ("another",)
 """Arms whose reconstructions are scored against the other records: work that grows faster than their number."""
+PER_CELL = 0.005
+"""Seconds of plan, store, judge and reports for every cell: the limit that `make bench-scale` holds."""
 SCORED = 8
 """Updates whose records they are scored against under the stopwatch."""
 FEW, QUICK = 4, 1.0
@@ -119,6 +122,11 @@ def _measured(study: Study, ablate: bool) -> Estimate:
     seconds += sum(_attacks_worth(cell, study) * each.get(_tuned_by(cell), 0.0) for cell in tunings)
     crossing = {size: _crossing(study, size) for size in set(sizes)}
     seconds += sum(crossing[size] for size, cell in zip(sizes, attacks, strict=True) if cell.arm in CROSSED)
+    once, scoring = _scoring(study, set(sizes))
+    seconds += once + PER_CELL * len(planned.cells)
+    for probe, size, cell in zip(timed, sizes, attacks, strict=True):
+        compared, near = scoring[size]
+        seconds += compared * (not probe.whole) + near * (cell.arm == "real" and cell.without is None)
     trainings = [cell for cell in planned.cells if isinstance(cell, TrainCell)]
     lasting = {how: _trained(cell, study) for how, cell in {repr(cell.defense): cell for cell in trainings}.items()}
     training = sum(lasting[repr(cell.defense)] for cell in trainings)
@@ -171,6 +179,22 @@ def _crossing(study: Study, updates: int) -> float:
     begun = time.process_time()
     cross(study.metrics, guesses, few)
     return (time.process_time() - begun) * min(len(every), CROSS) / len(few)
+
+
+def _scoring(study: Study, sizes: Set[int]) -> tuple[float, dict[int, tuple[float, float]]]:
+    """Seconds that are paid once, and by the updates of a cell: of its scores, and of its nearness to other records."""
+    batch, every = study.task.recipe.batch, study.records.inputs
+    begun = time.process_time()
+    nearness(study, every[:batch], 0)  # what is loaded once
+    once, each = time.process_time() - begun, dict[int, tuple[float, float]]()
+    for size in sizes:
+        inputs = every[: size * batch]
+        begun = time.process_time()
+        scores(study.metrics, inputs, inputs)
+        middle = time.process_time()
+        nearness(study, inputs, 0)
+        each[size] = middle - begun, time.process_time() - middle
+    return once, each
 
 
 def _pair(cell: AttackCell) -> str:
@@ -229,6 +253,8 @@ class _Probe:
     steps: int = 1
     seconds: float = 0.0
     marks: list[tuple[int, float]] = field(default_factory=list)
+    whole: bool = False
+    """The cell ran to its end, with its scores."""
 
     def __call__(self, done: int, total: int, best: float) -> None:
         self.steps = total
@@ -248,5 +274,5 @@ def _timed(cell: AttackCell, work: Work) -> _Probe:
         each = (stop - start) / (last - first)
         probe.seconds = (start - begun) + each * (probe.steps - first)
     else:
-        probe.seconds = time.process_time() - begun
+        probe.seconds, probe.whole = time.process_time() - begun, True
     return probe

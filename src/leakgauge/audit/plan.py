@@ -49,13 +49,14 @@ class Plan:
         return [(cell, cell.params) for cell in self.cells]
 
 
-def plan(study: Study, *, ablate: bool = False) -> Plan:
+def plan(study: Study, *, ablate: bool = False, secret: str = "") -> Plan:
     """Every checkpoint × defense × adversary × arm × chunk.
 
     The update without a defense is the positive control of every defense, and is attacked in the same arms. ``ablate``
-    attacks the real update again without each grant in turn.
+    attacks the real update again without each grant in turn. With a ``secret`` only who has it can compute the ids of
+    the cells, which otherwise confirm a guess at the records.
     """
-    return _Planning(study, ablate).plan()
+    return _Planning(study, ablate, secret).plan()
 
 
 def trained_with(study: Study, defense: Protection) -> Protection:
@@ -123,15 +124,16 @@ def chunks(study: Study, defense: Protection) -> list[tuple[tuple[int, int], ...
 
 
 class _Planning:
-    def __init__(self, study: Study, ablate: bool) -> None:
+    def __init__(self, study: Study, ablate: bool, secret: str) -> None:
         self.study, self.ablate = study, ablate
+        self.secret = {"secret": secret} if secret else {}
         self.cells: dict[str, Cell] = {}
-        self.content = {"task": study.content, "recipe": repr(study.task.recipe)}
+        self.content = {"task": study.content, "recipe": repr(study.task.recipe), **self.secret}
         for role, records in (("records", study.records), ("others", study.others), ("tuning", study.tuning)):
             self.content[role] = _hash(records)
         self.scored = self.content | {"metrics": repr(study.metrics.all), "peers": _hash(study.peers)}
         # no reported record has a part in a choice: the same one serves whatever is reported
-        self.chosen = {role: self.scored[role] for role in ("task", "recipe", "tuning", "metrics")}
+        self.chosen = {role: self.scored[role] for role in ("task", "recipe", "tuning", "metrics")} | self.secret
 
     @cached_property
     def train(self) -> dict[str, str]:

@@ -19,6 +19,7 @@ from leakgauge.audit.environment import differences, environment
 from leakgauge.audit.plan import Plan, plan
 from leakgauge.audit.store import RECORDS, Store, StoreError, canonical, write
 from leakgauge.storage import toml
+from leakgauge.storage.keys import redaction_key
 from leakgauge.storage.lock import SharedLock, locked
 from leakgauge.storage.private import prepare, swept
 from leakgauge.study.study import Study
@@ -66,7 +67,7 @@ def execute(
     """
     prepare(folder)
     engine, store = engine or InProcess(), Store(folder, redact)
-    planned = plan(study, ablate=ablate)
+    planned = plan(study, ablate=ablate, secret=redaction_key() if redact else "")
     if not getattr(engine, "shares", False):
         with locked(folder):
             _begin(study, store, planned)
@@ -124,6 +125,7 @@ def _run(study: Study, store: Store, planned: Plan, engine: Engine, report: Repo
     store.log(event="start", left=len(left), cells=len(planned.cells), engine=repr(engine))
     done, faults = len(planned.cells) - len(left), {}
     for cell, fault in engine.run(study, left, store):
+        _still_there(store.folder)
         done += 1
         if fault is not None:
             faults[cell.id] = fault
@@ -132,6 +134,13 @@ def _run(study: Study, store: Store, planned: Plan, engine: Engine, report: Repo
             report(Event(done, len(planned.cells), cell, best, fault))
     store.log(event="end", faults=len(faults))
     return Outcome(planned, faults)
+
+
+def _still_there(folder: Path) -> None:
+    if not (folder / "plan.json").exists():
+        raise StoreError(
+            "vanished while the audit ran", where=str(folder), remedy="the same command begins anew, where it can stay"
+        )
 
 
 def best_score(result: dict[str, Any]) -> float | None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.adversary import Attack, Reconstruction
+from leakgauge.adversary.memory import SMALLER, out_of_memory, smaller_chunks
 from leakgauge.attacks.choosing import Choice, Chooser
 from leakgauge.audit.attacking import attacked, batches, clients_seed, observed, observed_in, searching, treated
 from leakgauge.audit.cells import AttackCell, CallCell, Cell, TrainCell, TuneCell, text_of
@@ -26,6 +27,10 @@ from leakgauge.task import Task
 from leakgauge.training import accuracy, train
 from leakgauge.types import Domain, Progress, Records, Tree
 
+RETRIED = (
+    f"memory ran out: attacked again with 1/{SMALLER} of the problems at once; scores may differ by rounding from a "
+    "run with more memory"
+)
 Outcome = tuple[dict[str, Any], dict[str, Tensor]]
 """What a cell leaves: JSON and tensors."""
 
@@ -39,7 +44,20 @@ class Work:
     _tasks: dict[tuple[str, str, int], Task] = field(default_factory=dict, repr=False)
 
     def run(self, cell: Cell, progress: Progress | None = None) -> Outcome:
-        """What a cell leaves, as JSON and as tensors. Its parents are done."""
+        """What a cell leaves, as JSON and as tensors. Its parents are done.
+
+        Where memory runs out in an attack, it is tried once more with fewer problems at once; the cell says so.
+        """
+        try:
+            return self._run(cell, progress)
+        except (MemoryError, RuntimeError) as fault:
+            if not out_of_memory(fault) or not isinstance(cell, AttackCell | TuneCell):
+                raise
+        with smaller_chunks():  # outside of the handler, whose traceback would keep what filled the memory
+            summary, tensors = self._run(cell, progress)
+        return {**summary, "assumed": [*summary.get("assumed", []), RETRIED]}, tensors
+
+    def _run(self, cell: Cell, progress: Progress | None) -> Outcome:
         match cell:
             case TrainCell():
                 summary, tensors = self._train(cell, progress)
@@ -124,7 +142,8 @@ class Work:
             and cell.parents
             and self.store.done(cell.parents[-1])
         ):
-            choice = Choice.of_json(self.store.result(cell.parents[-1]))
+            path, own = self.store.cell(cell.parents[-1]), f"{text_of(cell.settings)} {cell.defense!r}"
+            choice = Choice.of_json(self.store.result(cell.parents[-1]), where=str(path), own=own)
             return named, choice.attack, choice.sentences(named)
         return named, named, []
 

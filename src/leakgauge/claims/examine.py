@@ -37,19 +37,23 @@ def examine_folder(folder: Path, asked: Asked = Asked()) -> Claims:  # noqa: B00
     if folder.is_file() and folder.suffix not in (".py", ".json"):
         raise DataError(f"unknown ending {folder.suffix!r}", where=str(folder), remedy="give .py, .json or a folder")
     program, notes = read_program(folder) if folder.suffix != ".json" else (None, [])
-    placed, faults = settings_of(program) if program is not None else ([], [])
-    jobs, rounds, unread = job_settings(folder) if folder.suffix != ".py" else ([], None, [])
-    placed = [*placed, *jobs]
+    placed, others = settings_of(program) if program is not None else ([], [])
+    jobs, wrong, rounds, unread = job_settings(folder) if folder.suffix != ".py" else ([], [], None, [])
+    placed, others = [*placed, *jobs], [*others, *wrong]
     facts = facts_of(program, placed) if program is not None else Facts(read=True)
     if facts.rounds is None:
         facts = dataclasses.replace(facts, rounds=rounds)
-    notes += [*faults, *unread, *([] if placed else [NOTHING])]
-    return _claims(str(folder), placed, facts, asked, notes)
+    notes += [*unread, *([] if placed or others else [NOTHING])]
+    claims = _claims(str(folder), placed, facts, asked, notes)
+    return dataclasses.replace(claims, settings=(*claims.settings, *others))
 
 
 def examine_object(target: Any, asked: Asked = Asked(), *, name: str = "") -> Claims:  # noqa: B008
     """A live object: a mod or strategy of Flower's, a filter of NVFlare's, an engine of Opacus's."""
-    return _claims(name or repr(target), [Placed(setting_of(target))], Facts(), asked)
+    setting = setting_of(target)
+    fields = [f for f in dataclasses.fields(setting) if f.default is not None]
+    unread = tuple(f.name for f in fields if getattr(setting, f.name) is None)
+    return _claims(name or repr(target), [Placed(setting, unread=unread)], Facts(), asked)
 
 
 def setting_of(target: Any) -> Setting:

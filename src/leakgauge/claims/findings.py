@@ -42,6 +42,12 @@ class Examined:
     findings: tuple[Finding, ...]
 
 
+def refused(setting: str, where: str, fault: Exception) -> Examined:
+    """A setting whose values have no meaning: it claims nothing that can hold."""
+    remedy = "look at what the app really runs with"
+    return Examined(setting, where, (Finding("values", "broken", str(fault), remedy, where=where),))
+
+
 @dataclass(frozen=True)
 class Claims:
     """What was examined, setting by setting; ``notes`` say what could not be read."""
@@ -54,6 +60,11 @@ class Claims:
     def hold(self) -> bool:
         """Whether no claim is broken."""
         return not self.of("broken")
+
+    @property
+    def unexamined(self) -> int:
+        """How many values, faults and files could not be looked at; :attr:`notes` and findings name them."""
+        return len(self.of("not probed")) + sum(f.rule == "values" for f in self.of("caution")) + len(self.notes)
 
     def of(self, level: Level) -> list[Finding]:
         """The findings of one level."""

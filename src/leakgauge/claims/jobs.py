@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.claims.facts import Placed
+from leakgauge.claims.findings import Examined, refused
 from leakgauge.claims.settings import NVFlare
 from leakgauge.claims.source import IGNORED, LARGEST, MOST, setting_named
 from leakgauge.errors import LeakgaugeError
@@ -17,9 +18,11 @@ OTHER = (".conf", ".yml", ".yaml")
 """Forms of a configuration that are not read."""
 
 
-def job_settings(folder: Path) -> tuple[list[Placed], int | None, list[str]]:
-    """The filters that the JSON files of a folder name, the largest number of rounds, and what was not read."""
+def job_settings(folder: Path) -> tuple[list[Placed], list[Examined], int | None, list[str]]:
+    """The filters that the JSON files of a folder name, those whose values have no meaning, the largest number of
+    rounds, and what was not read."""
     placed: list[Placed] = []
+    others: list[Examined] = []
     rounds: list[int] = []
     notes: list[str] = []
     for path in _files(folder):
@@ -39,8 +42,8 @@ def job_settings(folder: Path) -> tuple[list[Placed], int | None, list[str]]:
             try:
                 placed += _filter(table, name)
             except (LeakgaugeError, TypeError, ValueError) as fault:
-                notes.append(f"{name}: {fault}")
-    return placed, max(rounds, default=None), notes
+                others.append(refused(str(table.get("path") or table.get("name")), name, fault))
+    return placed, others, max(rounds, default=None), notes
 
 
 def _files(folder: Path) -> Iterator[Path]:

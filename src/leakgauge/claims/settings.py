@@ -75,8 +75,6 @@ class LocalDpMod(Flower):
 class _Central(Flower):
     noise_multiplier: Value
     num_sampled_clients: Value
-    accountant: Any = None
-    weighted_by: str | None = None
 
     def __post_init__(self) -> None:
         self._at_least_zero("noise_multiplier")
@@ -86,6 +84,7 @@ class _Central(Flower):
 @dataclass(frozen=True, kw_only=True)
 class _Fixed(_Central):
     clipping_norm: Value
+    accountant: Any = None
     order = ("strategy", "noise_multiplier", "clipping_norm", "num_sampled_clients")
 
     def __post_init__(self) -> None:

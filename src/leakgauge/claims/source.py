@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import dataclasses
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from leakgauge.claims.facts import Facts, Placed, Scope
+from leakgauge.claims.findings import Examined, Finding, refused
 from leakgauge.claims.settings import KIND, Setting
 from leakgauge.claims.values import UNKNOWN, Module, Program
 from leakgauge.errors import DataError, LeakgaugeError
@@ -21,10 +22,19 @@ LARGEST, MOST = 1 << 20, 2000
 """Bytes of one file, and files of one folder, that are read."""
 
 EXAMPLES = ("num-examples", "num_examples")
-NUMPY_SEEDS = ("numpy.random.seed", "np.random.seed", "flwr.common.seed_everything")
-TORCH_SEEDS = ("torch.manual_seed", "torch.random.manual_seed")
+NUMPY_SEEDS = ("numpy.random.seed", "np.random.seed", "numpy.random.set_state", "flwr.common.seed_everything")
+TORCH_SEEDS = (
+    "torch.manual_seed",
+    "torch.random.manual_seed",
+    "torch.cuda.manual_seed",
+    "torch.cuda.manual_seed_all",
+    "torch.set_rng_state",
+)
 BOTH_SEEDS = ("seed_everything", "set_seed", "set_all_seeds")
 """Functions by these last names seed everything, by custom."""
+
+HANDED_ON = "it is built somewhere else, with values that only running the app would give"
+WRITE = "write the setting as an expression"
 
 
 def python_files(folder: Path) -> Iterator[Path]:
@@ -72,21 +82,32 @@ def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any
             yield f"{before}{key}", value
 
 
-def settings_of(program: Program) -> tuple[list[Placed], list[str]]:
-    """Every setting that a program builds, with where and for what."""
+def settings_of(program: Program) -> tuple[list[Placed], list[Examined]]:
+    """Every setting that a program builds, with where and for what; and those that cannot be built as they are."""
     placed: list[Placed] = []
-    notes: list[str] = []
+    others: list[Examined] = []
     for module in program.modules.values():
         for node, stack in _walk(module.tree, ()):
-            name = _setting_name(node, module)
-            if name is None:
-                continue
             where = module.where(node)
-            try:
-                placed.append(_placed(name, node, where, _scope(node, stack, module), module, program))
-            except (LeakgaugeError, TypeError, ValueError) as fault:
-                notes.append(f"{where}: {fault}")
-    return placed, notes
+            if (name := _setting_name(node, module)) is not None:
+                try:
+                    placed.append(_placed(name, node, where, _scope(node, stack, module), module, program))
+                except (LeakgaugeError, TypeError, ValueError) as fault:
+                    others.append(refused(name, where, fault))
+            elif (name := _handed_on(node, stack, module)) is not None:
+                others.append(Examined(name, where, (Finding("values", "caution", HANDED_ON, WRITE, where=where),)))
+    return placed, others
+
+
+def _handed_on(node: ast.AST, stack: tuple[ast.AST, ...], module: Module) -> str | None:
+    """A setting's name that is not called where it stands, such as in ``partial(LocalDpMod, …)``."""
+    if not isinstance(node, ast.Name | ast.Attribute) or (isinstance(stack[-1], ast.Attribute)):
+        return None
+    called = isinstance(stack[-1], ast.Call) and stack[-1].func is node
+    dotted = module.dotted(node)
+    name = dotted.rpartition(".")[2]
+    known = dotted.partition(".")[0] in PACKAGES and "." in dotted and setting_named(name) is not None
+    return name if known and not called and not name.endswith("_mod") else None
 
 
 def _walk(node: ast.AST, stack: tuple[ast.AST, ...]) -> Iterator[tuple[ast.AST, tuple[ast.AST, ...]]]:
@@ -206,8 +227,8 @@ def facts_of(program: Program, placed: Iterable[Placed]) -> Facts:
         torch_seeds=_seeds(calls, TORCH_SEEDS),
         scalars=tuple(module.where(node) for module, node, name in calls if _makes_scalar(module, node, name)),
         evaluates=tuple(module.where(node) for module, node in seen_by if _evaluates(node)),
-        unequal_weights=tuple(where for where, constant in weights if not constant),
-        equal_weights=bool(weights) and all(constant for _, constant in weights),
+        unequal_weights=tuple(where for where, value in weights if value is UNKNOWN),
+        equal_weights=bool(weights) and len({str(value) for _, value in weights}) == 1 and weights[0][1] is not UNKNOWN,
         mods=frozenset(one.setting.expression_name for one in placed),
     )
 
@@ -248,26 +269,33 @@ def _evaluates(node: ast.AST) -> bool:
     return method or any(isinstance(t, ast.Attribute) and t.attr == "evaluate" for t in targets)
 
 
-def _weights(program: Program, nodes: Iterable[tuple[Module, ast.AST]]) -> Iterator[tuple[str, bool]]:
-    """Where clients state their number of examples, and whether it is one constant."""
+def _weights(program: Program, nodes: Sequence[tuple[Module, ast.AST]]) -> Iterator[tuple[str, Any]]:
+    """Where clients state their number of examples, and the constant that it is, or UNKNOWN; evaluations do not count:
+    they weigh metrics alone."""
+    evaluating = {id(inner) for _, node in nodes if _evaluates(node) for inner in ast.walk(node)}
     for module, node in nodes:
-        match node:
-            case ast.Dict(keys=keys, values=values):
-                for key, value in zip(keys, values, strict=True):
-                    if isinstance(key, ast.Constant) and key.value in EXAMPLES:
-                        yield module.where(value), program.value(value, module) is not UNKNOWN
-            case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=key))], value=value) if key in EXAMPLES:
-                yield module.where(value), program.value(value, module) is not UNKNOWN
-            case ast.FunctionDef(name="fit", args=arguments, body=body) if (
-                arguments.args and arguments.args[0].arg == "self"
-            ):
-                for inner in (i for statement in body for i in ast.walk(statement)):
-                    if (
-                        isinstance(inner, ast.Return)
-                        and isinstance(inner.value, ast.Tuple)
-                        and len(inner.value.elts) == 3
-                    ):
-                        yield module.where(inner), program.value(inner.value.elts[1], module) is not UNKNOWN
+        if id(node) in evaluating:
+            continue
+        for value in _stated(node):
+            yield module.where(value), program.value(value, module)
+
+
+def _stated(node: ast.AST) -> Iterator[ast.expr]:
+    """The numbers of examples that one node states."""
+    match node:
+        case ast.Dict(keys=keys, values=values):
+            yield from (
+                v for k, v in zip(keys, values, strict=True) if isinstance(k, ast.Constant) and k.value in EXAMPLES
+            )
+        case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=key))], value=value) if key in EXAMPLES:
+            yield value
+        case ast.FunctionDef(name="fit", args=arguments, body=body) if (
+            arguments.args and arguments.args[0].arg == "self"
+        ):
+            for inner in (i for statement in body for i in ast.walk(statement)):
+                match inner:
+                    case ast.Return(value=ast.Tuple(elts=[_, count, _])):
+                        yield count
 
 
 def _rounds(program: Program, calls: Iterable[tuple[Module, ast.Call, str]]) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,9 +37,11 @@ class Module:
     assigned: dict[str, ast.expr] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        several: set[str] = set()
+        stored: Counter[str] = Counter()
         for node in ast.walk(self.tree):
             match node:
+                case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                    stored[name] += 1  # an argument of the same name hides it, a loop changes it
                 case ast.Import(names=names):
                     for alias in names:
                         self.origins[alias.asname or alias.name.partition(".")[0]] = (
@@ -51,12 +54,8 @@ class Module:
                     ast.Assign(targets=[ast.Name(id=name)], value=value)
                     | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
                 ):
-                    several.update({name} & set(self.assigned))
                     self.assigned[name] = value
-                case ast.AugAssign(target=ast.Name(id=name)) | ast.NamedExpr(target=ast.Name(id=name)):
-                    several.add(name)
-        for name in several:
-            self.assigned.pop(name, None)
+        self.assigned = {name: value for name, value in self.assigned.items() if stored[name] == 1}
 
     def _home(self, level: int, module: str | None) -> str:
         if not level:
@@ -101,8 +100,8 @@ class Program:
             case ast.List(elts=items) | ast.Tuple(elts=items):
                 values = [self.value(item, module, depth + 1) for item in items]
                 return UNKNOWN if UNKNOWN in values else values
-            case ast.Call(func=ast.Name(id="float" | "int" | "str"), args=[inner], keywords=[]):
-                return self.value(inner, module, depth + 1)
+            case ast.Call(func=ast.Name(id="float" | "int" | "str" as kind), args=[inner], keywords=[]):
+                return _converted(kind, self.value(inner, module, depth + 1))
             case ast.Subscript(value=table, slice=ast.Constant(value=str(key))) if _is_config(table):
                 return self.config.get(key, UNKNOWN)
             case ast.Call(func=ast.Attribute(value=table, attr="get"), args=[ast.Constant(value=str(key)), *rest]) if (
@@ -128,6 +127,14 @@ class Program:
         except (ZeroDivisionError, OverflowError):
             return UNKNOWN
         return value if abs(value) < _LARGEST else UNKNOWN
+
+
+def _converted(kind: str, value: Any) -> Any:
+    convert: dict[str, type] = {"float": float, "int": int, "str": str}
+    try:
+        return UNKNOWN if value is UNKNOWN else convert[kind](value)
+    except (TypeError, ValueError, OverflowError):
+        return UNKNOWN
 
 
 def _number(value: Any) -> bool:

@@ -211,7 +211,7 @@ def _with_progress(run: Any, quiet: bool) -> Result:
     )
 
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),  # a name of a spec is no markup
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

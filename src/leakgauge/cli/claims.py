@@ -88,5 +88,9 @@ def _show(result: Claims) -> None:
     for note in result.notes:
         echo(f"note: {note}")
     broken = len(result.of("broken"))
-    if result.settings:
-        echo(f"does not hold: {broken} findings" if broken else "the claims hold, as far as they can be examined")
+    if broken:
+        echo(f"does not hold: {broken} finding{'s' if broken > 1 else ''}")
+    elif result.settings and result.unexamined:
+        echo(f"no claim is refuted, but {result.unexamined} of the points above could not be examined")
+    elif result.settings:
+        echo("the claims hold, as far as they can be examined")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -98,10 +100,13 @@ def inspect(
 
 
 def _any(folder: Path | None) -> State | None:
-    from leakgauge.storage.states import ENDINGS, read_state
+    from leakgauge.storage.states import ENDINGS, FileError, read_state
 
     paths = sorted(p for p in folder.rglob("*") if p.suffix in ENDINGS and p.is_file()) if folder else []
-    return read_state(paths[0]) if paths else None
+    for path in paths[:-1]:
+        with suppress(FileError):  # a torn file is told of later, beside those that can be read
+            return read_state(path)
+    return read_state(paths[-1]) if paths else None
 
 
 def _domain(shape: str | None, known: Path | None, weights: State | None) -> tuple[Records | None, Domain]:
@@ -150,7 +155,7 @@ def _labels(text: str | None, batch: int) -> Tensor | None:
 def _captures(
     model: nn.Module, before: State | None, after: Path | None, gradient: Path | None, folder: Path | None
 ) -> list[Capture]:
-    from leakgauge.inspect.captures import captured, folder_of
+    from leakgauge.inspect.captures import CaptureWarning, captured, folder_of
     from leakgauge.storage.states import read_state
 
     if sum(source is not None for source in (after, gradient, folder)) != 1:
@@ -158,7 +163,12 @@ def _captures(
             "the update must be given exactly once", where="inspect", remedy="give --after, --gradient or --folder"
         )
     if folder is not None:
-        return folder_of(folder, model, before)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", CaptureWarning)
+            captures = folder_of(folder, model, before)
+        for one in caught:
+            echo(str(one.message), err=True)
+        return captures
     if before is None:
         raise DataError("the weights before the update are missing", where="inspect", remedy="give --before")
     if after is not None:

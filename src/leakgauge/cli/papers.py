@@ -101,6 +101,9 @@ def _tell(outcome: Outcome) -> None:
     for one in outcome.rows:
         if one.why and one.why != "; ".join(reduced):
             echo(f"{one.verdict}: {one.name}: {one.why}")
+    for one in outcome.rows:
+        if not one.settled:
+            echo(f"the interval of {one.name} reaches further than {one.paper}")
     for what in reduced:
         echo(f"reduced: {what}")
     for unit, note in outcome.notes.items():

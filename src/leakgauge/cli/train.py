@@ -100,10 +100,10 @@ def _with_progress(run: Any, rounds: int, quiet: bool) -> History:
     with Progress(
         *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True), disable=quiet
     ) as bar:
-        shown = bar.add_task("rounds", total=rounds)
+        task = bar.add_task("rounds", total=rounds)
 
         def tick(done: int, total: int, error: float) -> None:
-            bar.update(shown, completed=done, total=total, description=f"accuracy {1 - error:.2%}")
+            bar.update(task, completed=done, total=total, description=f"accuracy {1 - error:.2%}")
 
         history: History = run(tick)
     return history

@@ -53,20 +53,20 @@ def sentences(
 
 def of_trial(status: str, trial: Trial, believed: Setup, classes: Classes) -> tuple[str, ...]:
     """The diagnosis of a client with a defense, in words."""
-    found = trial.examined
+    fit = trial.examined
     under = f"{trial.name}, {trial.protection!r}"
-    near = f"relative residual {found.residual:.1e}, of our own client up to {found.expected:.1e}; {_p(found.p)}"
+    near = f"relative residual {fit.residual:.1e}, of our own client up to {fit.expected:.1e}; {_p(fit.p)}"
     if status == "does not replay":
         return (f"Our client does not replay yours under {under} with any settings that were tried ({near}).",)
     lines = [f"Our client replays yours under {under}: the residual follows the law of that defense ({near})."]
     if status == "replays otherwise":
         lines[0] = f"Our client replays yours under {under} ({near}), but not with the settings of the spec."
-        lines += [_change(key, found.setup, believed) for key in trial.differs(believed)]
+        lines += [_change(key, fit.setup, believed) for key in trial.differs(believed)]
     lines += [f"This evidence cannot tell apart: {'; or '.join(each)}." for each in classes]
-    if found.hidden == EVERYTHING:
+    if fit.hidden == EVERYTHING:
         lines.append("The update shows its noise and no recipe: a client with an update of zeros would replay as well.")
-    elif found.hidden:
-        names = ", ".join(NAMED[key] for key in found.hidden)
+    elif fit.hidden:
+        names = ", ".join(NAMED[key] for key in fit.hidden)
         lines.append(f"The defense hides these settings, which may be others: {names}.")
     return tuple(lines)
 

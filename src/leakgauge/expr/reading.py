@@ -243,16 +243,48 @@ class _Reader:
         try:
             signature.bind(*args, **options)
         except TypeError as fault:
-            return self.fail(f"{name}: {fault}", remedy)
+            rest, complete, what = _misfit(signature, args, options, str(fault))
+            self.fail(f"{name}: {what}", remedy)
+            if complete:  # what else is wrong with the arguments that it has
+                self.made(name, maker, args, rest, remedy)
+            return _UNBUILT
+        return self.made(name, maker, args, options, remedy)
+
+    def made(self, name: str, maker: Callable[..., Any], args: list[Any], options: dict[str, Any], remedy: str) -> Any:
+        """The part, from arguments that it has."""
         if any(isinstance(value, _Unbuilt) for value in (*args, *options.values())):
             return _UNBUILT
         try:
             return maker(*args, **options)
+        except SeveralFaultsError as several:
+            self.faults.extend(several.problems)
+            return _UNBUILT
         except LeakgaugeError as fault:
             self.faults.append(fault)
             return _UNBUILT
         except (TypeError, ValueError, OverflowError) as fault:
             return self.fail(f"{name}: {fault}", remedy)
+
+
+def _misfit(
+    signature: inspect.Signature, args: list[Any], options: dict[str, Any], reason: str
+) -> tuple[dict[str, Any], bool, str]:
+    """Options without those that nothing takes, whether no other is missing, and what is wrong in words."""
+    named = [p for p in signature.parameters.values() if p.kind is not p.VAR_POSITIONAL]
+    if any(p.kind is p.VAR_KEYWORD for p in named):
+        return options, False, reason
+    rest = {name: value for name, value in options.items() if name in {p.name for p in named}}
+    unknown = [name for name in options if name not in rest]
+    missing = [p.name for p in named[len(args) :] if p.default is p.empty and p.name not in rest]
+    if not unknown:
+        return rest, False, reason
+    listed, lacks = ", ".join(map(repr, unknown)), ", ".join(map(repr, missing))
+    what = (
+        f"got unexpected keyword arguments {listed}"
+        if len(unknown) > 1
+        else f"got an unexpected keyword argument {listed}"
+    )
+    return rest, not missing, f"{what}, and lacks {lacks}" if missing else what
 
 
 def _plain(signature: inspect.Signature) -> str:

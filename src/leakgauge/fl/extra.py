@@ -5,26 +5,21 @@ from __future__ import annotations
 from functools import cache
 from types import SimpleNamespace
 
-from leakgauge.errors import MissingExtraError
+from leakgauge.errors import need
 
 
 @cache
 def cryptography() -> SimpleNamespace:
     """The primitives that secure sums use, or what to type where they are not installed."""
-    try:
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-        from cryptography.hazmat.primitives.ciphers import Cipher
-        from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-        from cryptography.hazmat.primitives.hashes import SHA256
-        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-    except ImportError:
-        raise MissingExtraError(
-            "secure sums need the package cryptography",
-            where="secure sum",
-            remedy='type: pip install "leakgauge[fl]"',
-        ) from None
+    need("cryptography", "secure sums need", where="secure sum", extra="fl")
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
     return SimpleNamespace(
         InvalidSignature=InvalidSignature,
         Ed25519PrivateKey=Ed25519PrivateKey,

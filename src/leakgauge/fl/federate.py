@@ -16,7 +16,7 @@ from leakgauge import guards
 from leakgauge.errors import DataError, DomainError, ModelError
 from leakgauge.fl.aggregate import mean, misfit, secure_mean
 from leakgauge.fl.engine import Engine, InProcess, Job
-from leakgauge.fl.errors import FederationError
+from leakgauge.fl.errors import FederationError, SecureSumError
 from leakgauge.fl.history import History, Lost, RoundLog
 from leakgauge.fl.sums import SecureSums, Totals, classes_of
 from leakgauge.seeds import seed_of
@@ -200,7 +200,13 @@ class Run:
                 remedy="look at the clients; the rounds before this one are in the error's history",
             )
         weights = {k: self._weight(k) for k in replies}
-        change = mean(replies, weights) if self.sums is None else secure_mean(self.sums, replies, weights, number)
+        try:
+            change = mean(replies, weights) if self.sums is None else secure_mean(self.sums, replies, weights, number)
+        except (SecureSumError, DomainError) as fault:  # too few are left to hide one of them, or an update overflows
+            what = f"no secure sum of {len(replies)} of {len(chosen)} clients: {fault.what}"
+            raise FederationError(
+                what, history=History((), {}), where=f"round {number + 1}", remedy=fault.remedy
+            ) from None
         return change, RoundLog(number + 1, rate, tuple(replies), tuple(lost))
 
     def job(self, k: int, number: int, params: Tree) -> Job:

@@ -158,7 +158,7 @@ class Member:
         key = _needed().X25519PrivateKey.generate()
         public = key.public_key().public_bytes_raw()
         self._keys[session.digest] = key
-        signature = self.identity.private.sign(_said(session, b"key", self.name, public))
+        signature = self.identity.private.sign(_message(session, b"key", self.name, public))
         return Announced(self.name, public, signature)
 
     def mask(self, session: Session, announced: Sequence[Announced], values: Sequence[int] | Words) -> Masked:
@@ -178,7 +178,7 @@ class Member:
                 remedy="announce first; every attempt needs new keys",
             )
         for one in keys.values():
-            _verify(self.directory, one.name, _said(session, b"key", one.name, one.key), one.signature, "key")
+            _verify(self.directory, one.name, _message(session, b"key", one.name, one.key), one.signature, "key")
         if keys[self.name].key != own.public_key().public_bytes_raw():
             raise SecureSumError(
                 "the server handed out another key in its name", where=self.name, remedy="end this run"
@@ -189,7 +189,7 @@ class Member:
                 if name != self.name:
                     stream = _stream(own, one.key, session, self.name, name)
                     masked = masked + stream if self.name < name else masked - stream
-        signature = self.identity.private.sign(_said(session, b"values", self.name, masked.astype("<u8").tobytes()))
+        signature = self.identity.private.sign(_message(session, b"values", self.name, masked.astype("<u8").tobytes()))
         return Masked(self.name, masked, signature)
 
     def learn(self, session: Session) -> None:
@@ -206,8 +206,8 @@ def total(session: Session, masked: Sequence[Masked], directory: Mapping[str, by
     result = np.zeros(session.length, dtype=np.uint64)
     with np.errstate(over="ignore"):
         for one in sent.values():
-            said = _said(session, b"values", one.name, one.values.astype("<u8").tobytes())
-            _verify(directory, one.name, said, one.signature, "values")
+            message = _message(session, b"values", one.name, one.values.astype("<u8").tobytes())
+            _verify(directory, one.name, message, one.signature, "values")
             result = result + one.values
     return [int(number) for number in result]
 
@@ -237,15 +237,15 @@ def _checked(session: Session, values: Sequence[int] | Words, name: str) -> Word
     return np.array(values, dtype=np.uint64)
 
 
-def _said(session: Session, what: bytes, name: str, content: bytes) -> bytes:
+def _message(session: Session, what: bytes, name: str, content: bytes) -> bytes:
     """What a signature is about."""
     return DOMAIN + what + session.digest + _framed(name.encode()) + content
 
 
-def _verify(directory: Mapping[str, bytes], name: str, said: bytes, signature: bytes, what: str) -> None:
+def _verify(directory: Mapping[str, bytes], name: str, message: bytes, signature: bytes, what: str) -> None:
     needed = _needed()
     try:
-        needed.Ed25519PublicKey.from_public_bytes(directory[name]).verify(signature, said)
+        needed.Ed25519PublicKey.from_public_bytes(directory[name]).verify(signature, message)
     except (needed.InvalidSignature, KeyError):
         raise SecureSumError(
             f"the {what} of {name!r} are not signed by {name!r} for this session",

@@ -9,7 +9,10 @@ from torch import nn
 from leakgauge.adversary import Adversary, Reconstruction, cosine, scaled_l2, signed_adam
 from leakgauge.adversary.solver import Lbfgs
 from leakgauge.attacks import Analytic
+from leakgauge.attacks.adaptive import Adaptive
 from leakgauge.attacks.analytic import first_linear
+from leakgauge.attacks.norms import with_statistics
+from leakgauge.attacks.recovering import obstacle
 from leakgauge.errors import ModelError
 from leakgauge.priors import tv, uniform
 from leakgauge.task import Task
@@ -35,9 +38,12 @@ SMOOTH = (nn.Sigmoid, nn.Tanh, nn.Softplus, nn.ELU, nn.SELU, nn.GELU, nn.SiLU, n
 def attacks_on(task: Task, batch: int) -> list[Attack]:
     """The attacks that suit a model.
 
-    A first linear layer with a bias gives a single record away; smooth networks suit L-BFGS, others signed Adam with
-    total variation; where the modules do not tell, both are run and the one that explains more of the update wins.
+    A first linear layer with a bias gives a single record away, and batches where it meets ReLU (``adaptive()`` takes
+    them apart); smooth networks suit L-BFGS, others signed Adam with total variation; where the modules do not tell,
+    both are run and the one that explains more of the update wins. Batch norms in train mode add their own prior.
     """
+    if batch > 1 and obstacle(task) is None:
+        return [Adaptive(steps=500)]
     modules = list(task.model.modules())
     kinked = any(isinstance(module, KINKED) for module in modules)
     smooth = not kinked and any(isinstance(module, SMOOTH) for module in modules)
@@ -47,7 +53,7 @@ def attacks_on(task: Task, batch: int) -> list[Attack]:
     if not smooth:
         prior = 1e-3 * tv() if task.domain.kind == "image" else uniform()
         attacks.append(Adversary(cosine(), prior=prior, solver=signed_adam(lr=0.1, steps=500)))
-    return attacks
+    return [with_statistics(one, task, known=False) if isinstance(one, Adversary) else one for one in attacks]
 
 
 def _starts_linear(task: Task) -> bool:

@@ -9,18 +9,24 @@ are attacked, and the likelihood decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from leakgauge.batch_norm import RUNNING_MEAN, RUNNING_VARIANCE
 from leakgauge.storage.states import ENDINGS, FileError, Kind, State, read_state, some
 from leakgauge.updates import norm
 
 ROUND = re.compile(r"(?:^|[^a-z])r(?:ound)?[-_ ]?(\d+)", re.IGNORECASE)
 CLIENT = re.compile(r"c(?:lient)?[-_ ]?(\d+)(?!.*c(?:lient)?[-_ ]?\d)", re.IGNORECASE)
+
+
+class CaptureWarning(UserWarning):
+    """A captured file that cannot be used; those of other clients and rounds are."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,7 @@ class Capture:
 
     ``size`` is the norm of what was sent, which ``kind`` says; ``declared`` whether the file states its sign. The
     opposite reading of two weights starts at ``after``. ``round`` and ``client`` are those of the file, if known.
+    ``sent`` are the running statistics of batch norms that came back with the weights, where they have moved.
     """
 
     name: str
@@ -41,6 +48,7 @@ class Capture:
     after: State | None = None
     round: str | None = None
     client: str | None = None
+    sent: dict[str, Tensor] = field(default_factory=dict)
 
 
 def captured(before: State, after: State, model: nn.Module, *, kind: Kind | None = None, name: str = "") -> Capture:
@@ -79,6 +87,7 @@ def captured(before: State, after: State, model: nn.Module, *, kind: Kind | None
         after=after if kind == "state" and not after.misfits(model) else None,
         round=_round(after),
         client=_client(after),
+        sent=_moved(before, after, model) if kind == "state" else {},
     )
 
 
@@ -96,6 +105,15 @@ def _check(after: State, names: Mapping[str, Tensor]) -> None:
     ]
     if problems:
         raise FileError(some(problems), where=str(after.path), remedy="give the update of this model")
+
+
+def _moved(before: State, after: State, model: nn.Module) -> dict[str, Tensor]:
+    """The running statistics in ``after``; none where they are those of before, so that no batch has moved them."""
+    names = [n for n, _ in model.named_buffers() if n.rpartition(".")[2] in (RUNNING_MEAN, RUNNING_VARIANCE)]
+    sent = {n: after.tensors[n] for n in names if n in after.tensors and n in before.tensors}
+    fits = all(value.shape == before.tensors[n].shape for n, value in sent.items())
+    moved = fits and any(not torch.equal(value, before.tensors[n].to(value)) for n, value in sent.items())
+    return sent if moved else {}
 
 
 def _rounding(before: State, sent: dict[str, Tensor], size: float) -> tuple[str, ...]:
@@ -120,26 +138,41 @@ def folder_of(folder: Path, model: nn.Module, before: State | None = None) -> li
     Round and client stand in the metadata of a file, else in its name (``r12-client3.safetensors``). Weights of a round
     without a client are what its clients began with, those of the client's own folder first (several runs have a folder
     each); ``before`` serves rounds that have none. Arrays "0", "1", … are named by their place in the model's state.
+    A file that is torn, does not fit the model or holds no change is left out with a :class:`CaptureWarning`, and the
+    other clients' are read; it is an error where none is left.
     """
-    captures = [
-        captured(start, state, model, name=str(state.path.relative_to(folder)))
-        for start, state in exchanges(folder, before, model)
-    ]
+    captures: list[Capture] = []
+    faults: list[FileError] = []
+    for start, state in exchanges(folder, before, model, faults.append):
+        try:
+            captures.append(captured(start, state, model, name=str(state.path.relative_to(folder))))
+        except FileError as fault:
+            faults.append(fault)
+    if not captures and faults:
+        raise faults[0]
     if not captures:
         raise FileError("holds no client's update", where=str(folder), remedy="name them r<round>-client<number>")
+    for one in faults:
+        warnings.warn(f"not inspected: {one}", CaptureWarning, stacklevel=2)
     return captures
 
 
 def exchanges(
-    folder: Path, before: State | None = None, model: nn.Module | None = None
+    folder: Path,
+    before: State | None = None,
+    model: nn.Module | None = None,
+    unusable: Callable[[FileError], object] | None = None,
 ) -> Iterator[tuple[State, State]]:
-    """Every client's file in a folder, with the weights that its round began with; see :func:`folder_of`."""
+    """Every client's file in a folder, with the weights that its round began with; see :func:`folder_of`.
+
+    What cannot be used is told to ``unusable``, and raised where there is none.
+    """
     paths = sorted(p for p in folder.rglob("*") if p.suffix in ENDINGS and p.is_file())
     if not paths:
         raise FileError(
             "holds no weights or updates", where=str(folder), remedy=f"give a folder of {', '.join(ENDINGS)}"
         )
-    states = [read_state(path) if model is None else named(read_state(path), model) for path in paths]
+    states = list(_readable(paths, model, unusable))
     begun = [s for s in states if _client(s) is None and s.kind in (None, "state")]
     starts = {_round(s): s for s in begun}
     own = {(s.path.parent, _round(s)): s for s in begun}
@@ -148,12 +181,28 @@ def exchanges(
             continue
         start = own.get((state.path.parent, _round(state))) or starts.get(_round(state), before)
         if start is None:
-            raise FileError(
+            fault = FileError(
                 f"there are no weights that round {_round(state)} began with",
                 where=str(state.path),
                 remedy="put them into the folder as r<round>.safetensors, or give --before",
             )
+            if unusable is None:
+                raise fault
+            unusable(fault)
+            continue
         yield start, state
+
+
+def _readable(
+    paths: Iterable[Path], model: nn.Module | None, unusable: Callable[[FileError], object] | None
+) -> Iterator[State]:
+    for path in paths:
+        try:
+            yield read_state(path) if model is None else named(read_state(path), model)
+        except FileError as fault:
+            if unusable is None:
+                raise
+            unusable(fault)
 
 
 def _round(state: State) -> str | None:

@@ -46,5 +46,6 @@ class Client:
             mode="train" if self.mode == "train" else "eval",
             loss=self.loss or CrossEntropy(),
             shares="gradient" if self.defense is not None and capture.kind == "gradient" else "change",
+            shares_buffers=bool(capture.sent) and self.mode == "train",
         )
         return Task(own, self.domain, recipe, self.defense or Protection())

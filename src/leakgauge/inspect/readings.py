@@ -57,8 +57,12 @@ def _observation(task: Task, capture: Capture, sign: int, batch: int, granted: N
     factor = sign * size * (-1 if task.recipe.shares == "change" else 1)
     observed = {name: factor * value for name, value in capture.gradient.items()}
     start = capture.after if sign < 0 and capture.after is not None else None
-    params = task.params if start is None else _weights(task, start)
-    return Observation((Round(observed, params, granted),), batch)
+    if start is None:
+        return Observation((Round(observed, task.params, granted, sent=capture.sent),), batch)
+    # turned around, the statistics moved from those that were sent to those of before
+    moved = {name: capture.before.tensors[name] for name in capture.sent}
+    one = Round(observed, _weights(task, start), granted, buffers=capture.sent, sent=moved)
+    return Observation((one,), batch)
 
 
 def _weights(task: Task, state: State) -> dict[str, Tensor]:

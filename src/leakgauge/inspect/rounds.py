@@ -8,6 +8,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from leakgauge.adversary import nulls
+from leakgauge.adversary.rates import repeated_rates
 from leakgauge.adversary.repeats import Repeat
 from leakgauge.attacks import differences
 from leakgauge.client import LABELS
@@ -19,6 +20,11 @@ from leakgauge.seeds import seed_of
 from leakgauge.task import Task
 from leakgauge.types import Nuisances, Records
 
+CONSEQUENCES = {
+    "noise": "their difference is free of it",
+    "mask": "it hides the same entries each time",
+    "rates": "the lengths of the updates can be compared",
+}
 ADVERSARY = "the difference of rounds whose noise repeats"
 
 
@@ -32,13 +38,15 @@ def with_rounds(
     draws: int,
     seed: int,
 ) -> list[Finding]:
-    """The findings, with a note where rounds of one client share their noise or their mask, and what that gives."""
+    """The findings, with a note where rounds of one client share noise, mask or rates, and what that gives."""
     noted, further = list(findings), []
     for name, places in _clients(captures).items():
         several = [captures[place] for place in places]
         task = client.task(several[0])
         observation = _observation(task, several, client.batch, labels)
         repeats = differences.repeated(task, observation)
+        guess = findings[places[0]]
+        repeats += repeated_rates(task, observation, guess.inputs, guess.labels)[0]
         for repeat in repeats:
             for place in (places[repeat.first], places[repeat.second]):
                 noted[place] = replace(noted[place], notes=(*noted[place].notes, _note(several, repeat)))
@@ -69,6 +77,7 @@ def _observation(task: Task, captures: Sequence[Capture], batch: int, labels: Te
             {name: sign * one.size * value for name, value in one.gradient.items()},
             {name: one.before.tensors[name].to(value) for name, value in task.params.items()},
             granted,
+            sent=one.sent,
         )
         for one in captures
     ]
@@ -77,8 +86,7 @@ def _observation(task: Task, captures: Sequence[Capture], batch: int, labels: Te
 
 def _note(captures: Sequence[Capture], repeat: Repeat) -> str:
     first, second = (captures[place].round or str(place + 1) for place in (repeat.first, repeat.second))
-    consequence = "their difference is free of it" if repeat.what == "noise" else "it hides the same entries each time"
-    return f"{repeat.described(first, second)}: {consequence}"
+    return f"{repeat.described(first, second)}: {CONSEQUENCES[repeat.what]}"
 
 
 def _compared(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import Tensor, nn
 
 from leakgauge.adversary import nulls
+from leakgauge.adversary.statistics import are_leaked
 from leakgauge.attacks import adaptive
 from leakgauge.defenses import Protection
 from leakgauge.errors import DataError, DomainError
@@ -23,6 +25,10 @@ from leakgauge.task import Task
 from leakgauge.types import Domain, Loss, Records
 
 DRAWS = 5
+LEAKED = (
+    "the running statistics of batch norms came back with the update: those of the private batch were read off them, "
+    "as after one local step"
+)
 
 
 def inspect(
@@ -66,8 +72,12 @@ def inspect(
         entries = sum(value.numel() for value in task.params.values())
         turned, told = [reading.turned for reading in possible], batch == 1 or clear[0].labels is not None
         compared = Compared(entries, turned, guesses[: len(clear)], guesses[len(clear) :], known, told)
-        findings.append(compared.finding(capture))
+        findings.append(compared.finding(_noted(task, capture)))
     return with_rounds(client, captures, findings, labels=labels, known=known, draws=draws, seed=seed)
+
+
+def _noted(task: Task, capture: Capture) -> Capture:
+    return replace(capture, notes=(*capture.notes, LEAKED)) if are_leaked(task) else capture
 
 
 def _best_guesses(task: Task, attacks: Sequence[Attack], observations: Sequence[Observation], seed: int) -> list[Guess]:

@@ -97,12 +97,13 @@ class Size:
 
 @dataclass(frozen=True)
 class Figure:
-    """How curves are drawn."""
+    """How curves are drawn: those whose names end with ``of``, which their names in the drawing lack."""
 
     x: str
     y: str
     log_x: bool = False
     log_y: bool = False
+    of: str = ""
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,8 @@ class Table:
 
     ``measure`` is a function of a module that takes the arguments of one unit of work; it may return the samples alone.
     ``reasons`` says why a cell differs. ``missing`` says what the whole table lacks: it cannot be run; ``waits``, what
-    it needs that is being built. ``about`` is for readers: the conventions, and what the paper leaves open.
+    it needs that is being built. ``about`` is for readers: the conventions, and what the paper leaves open. ``grid``
+    says that the page shows the pictures that were left, row by row.
     """
 
     name: str
@@ -132,6 +134,7 @@ class Table:
     measure: Callable[..., Measured | Samples] | None = None
     about: str = ""
     reasons: Mapping[str, str] = field(default_factory=dict)
-    figure: Figure | None = None
+    figures: tuple[Figure, ...] = ()
+    grid: bool = False
     missing: str = ""
     waits: str = ""

@@ -6,9 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
+from typing import TYPE_CHECKING
 
 from leakgauge.intervals import mean_interval
 from leakgauge.papers.contract import Cell, Samples, Scale, Size, Table, Verdict
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,8 @@ class Row:
     verdict: Verdict
     why: str = ""
     claim: bool = False
+    settled: bool = True
+    """Whether the whole interval meets what is expected, where the mean does."""
 
     @property
     def ours(self) -> str:
@@ -46,6 +52,7 @@ class Outcome:
     curves: Mapping[str, list[tuple[float, float]]]
     seconds: float
     faults: Mapping[str, str] = field(default_factory=dict)
+    pictures: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
@@ -83,7 +90,9 @@ def _row(table: Table, size: Size | None, cell: Cell, values: Sequence[float], c
     verdict, why = _verdict(table, size, cell, mean.mean)
     if claims_only and not cell.claim:
         verdict, why = "measured", ""
-    return Row(cell.name, paper, cell.unit, mean.mean, low, high, len(values), verdict, why, cell.claim)
+    met = [cell.expected is None or cell.expected.met_by(end) for end in (low, high) if end is not None]
+    settled = verdict not in ("reproduced", "holds when reduced") or all(met)
+    return Row(cell.name, paper, cell.unit, mean.mean, low, high, len(values), verdict, why, cell.claim, settled)
 
 
 def _verdict(table: Table, size: Size, cell: Cell, value: float) -> tuple[Verdict, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import platform
 import subprocess
@@ -11,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image as Pillow
+from torch import Tensor
 
 import leakgauge
 from leakgauge.papers.contract import SCALES, Scale, Table
 from leakgauge.papers.judging import Outcome, judged, summary
 
 RESULTS = Path(__file__).parent / "results"
+PICTURES = 8
+"""How many pictures of a row are kept."""
 
 
 def command(table: Table, scale: Scale) -> str:
@@ -40,7 +46,17 @@ def stored(outcome: Outcome) -> dict[str, Any]:
         "rows": [asdict(row) for row in outcome.rows],
         "notes": dict(outcome.notes),
         "curves": {name: [list(point) for point in points] for name, points in outcome.curves.items()},
+        "pictures": {name: strip(row[:PICTURES]) for name, row in outcome.pictures.items()},
     }
+
+
+def strip(pictures: Tensor) -> dict[str, Any]:
+    """Pictures ``[n, C, H, W]`` in [0, 1], side by side as one PNG, in base64, and its size in pixels."""
+    levels = (pictures.nan_to_num().clamp(0, 1) * 255).round().to(torch.uint8)
+    beside = torch.cat(list(levels), 2).permute(1, 2, 0)
+    image, buffer = Pillow.fromarray(beside.squeeze(2).numpy()), io.BytesIO()
+    image.save(buffer, "PNG", optimize=True)
+    return {"width": image.width, "height": image.height, "png": base64.b64encode(buffer.getvalue()).decode()}
 
 
 def _commit() -> str:

@@ -99,6 +99,7 @@ def _gathered(
     samples: dict[str, list[float]] = {}
     notes: dict[str, str] = {}
     curves: dict[str, list[tuple[float, float]]] = {}
+    pictures: dict[str, Tensor] = {}
     done = [cell for cell in cells.values() if store.done(cell.id)]
     for cell in done:
         result = store.result(cell.id)
@@ -107,8 +108,10 @@ def _gathered(
         for name, points in result["curves"].items():
             curves.setdefault(name, []).extend((x, y) for x, y in points)
         notes |= result["notes"]
+        if table.grid and "tensors" in result:
+            pictures |= store.tensors(cell.id)
     spent = store.timings() if (store.folder / "log.jsonl").is_file() else {}
     seconds = sum(spent.get(cell.id, 0.0) for cell in done)
     size = table.sizes[scale]
     rows = judged(table, size, samples, claims_only=scale == "smoke" and bool(size.reduced))
-    return Outcome(table, scale, rows, samples, notes, curves, round(seconds, 1), faults)
+    return Outcome(table, scale, rows, samples, notes, curves, round(seconds, 1), faults, pictures)

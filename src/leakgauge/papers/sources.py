@@ -22,6 +22,3 @@ SPEAR = Paper(
     "Dimitrov, Baader, Müller, Vechev, SPEAR: Exact Gradient Inversion of Batches in Federated Learning, 2024.",
     "https://arxiv.org/abs/2403.03945",
 )
-IDLG = Paper(
-    "Zhao, Mopuri, Bilen, iDLG: Improved Deep Leakage from Gradients, 2020.", "https://arxiv.org/abs/2001.02610"
-)

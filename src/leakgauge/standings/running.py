@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context, parent_process
+from concurrent.futures import as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-
-import torch
 
 from leakgauge import data
 from leakgauge.audit.run import claim
@@ -22,6 +17,7 @@ from leakgauge.standings.set_ups import Size, clients, planned
 from leakgauge.storage.lock import locked
 from leakgauge.storage.private import prepare
 from leakgauge.threads import one_thread
+from leakgauge.workers import begin_worker, pool
 
 Report = Callable[[int, int, Score], None]
 """Hears of every row: how many of how many, and its score."""
@@ -94,31 +90,23 @@ def _alone(rows: Sequence[Row], store: Store) -> Iterator[tuple[Row, Score]]:
 
 
 def _together(rows: Sequence[Row], store: Store, workers: int) -> Iterator[tuple[Row, Score]]:
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (list(sys.path),))
-    try:
-        futures = {pool.submit(measured, row, store): row for row in rows}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:
-        processes = list((pool._processes or {}).values())  # Python has no public name for them before 3.14
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.kill()  # what it was writing is a temporary file; what is committed is whole
+    with pool(workers, _begin, (list(sys.path),)) as processes:
+        try:
+            futures = {processes.submit(measured, row, store): row for row in rows}
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BrokenProcessPool:
+            raise LeakgaugeError(
+                "a worker process died (out of memory?)",
+                where="standings",
+                remedy="the same command goes on with what is left; say --workers 1 if it happens again",
+            ) from None
 
 
 def _begin(path: list[str]) -> None:
-    """One thread, the parent's path for the user's code, and an end when the parent ends."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
+    """Begin as every worker does, with the parent's path for the user's code."""
+    begin_worker()
     sys.path[:] = path
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 __all__ = ["available", "gathered", "run"]

@@ -1,4 +1,4 @@
-"""The user's cache folder: fetched data sets and weights, and nothing else."""
+"""The user's cache folder: fetched data sets and weights, and the secret of redacted runs."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ def prepare(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if os.name == "posix" and folder.stat().st_uid == os.getuid():
             folder.chmod(0o700)
-        if not os.access(folder, os.W_OK | os.X_OK):
+        effective = os.access in os.supports_effective_ids
+        if not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         if links := [name for name in _WITHIN if (folder / name).is_symlink()]:
             raise LeakgaugeError(

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leakgauge.errors import LeakgaugeError, MissingExtraError
+from leakgauge.errors import LeakgaugeError, need
 from leakgauge.storage.private import write
 
 if TYPE_CHECKING:
@@ -171,9 +171,4 @@ def _content(path: Path) -> bytes:
 
 
 def _cryptography() -> None:
-    try:
-        import cryptography  # noqa: F401
-    except ImportError:
-        raise MissingExtraError(
-            "signatures need the package cryptography", where="sign", remedy="type: pip install 'leakgauge[sign]'"
-        ) from None
+    need("cryptography", "signatures need", where="sign", extra="sign")

@@ -77,7 +77,9 @@ class Draft:
             *self.defenses.values(),
             *(r for settings in self.adversaries.values() for r in settings),
         ]
-        texts = [path for text in (self.spec.task.loss, self.spec.task.data) for path in PATH.findall(text)]
+        task, verdict = self.spec.task, self.spec.verdict
+        named = (task.loss, task.data, *verdict.recognisable, *verdict.also)
+        texts = [path for text in named for path in PATH.findall(text)]
         return list(dict.fromkeys([*self.network.own, *texts, *(path for reading in readings for path in reading.own)]))
 
     # --- what is built without the user's code

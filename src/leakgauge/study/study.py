@@ -171,19 +171,24 @@ class Study:
         threat = Threat(frozenset(spec.threat.grants), spec.threat.labels, spec.threat.learning_rate)
         tuned = any(len(settings) > 1 for settings in parts.adversaries.values())
         _check_counts(parts)
-        roles = Roles.of(
-            parts.dataset,
-            updates=spec.task.records,
-            batch=parts.recipe.batch,
-            tuning=spec.tuning.records if tuned else 0,
-            wanted=max((s[0].reference for s in parts.adversaries.values() if isinstance(s[0], Chooser)), default=0),
-            labels_granted=threat.labels == "known",
-            seed=spec.seed,
-            counts=spec.task.class_counts,
+        wanted = max((s[0].reference for s in parts.adversaries.values() if isinstance(s[0], Chooser)), default=0)
+        roles = attempt(
+            lambda: Roles.of(
+                parts.dataset,
+                updates=spec.task.records,
+                batch=parts.recipe.batch,
+                tuning=spec.tuning.records if tuned else 0,
+                wanted=wanted,
+                labels_granted=threat.labels == "known",
+                seed=spec.seed,
+                counts=spec.task.class_counts,
+            )
         )
         task = attempt(lambda: Task(_normalised(parts.module, spec), parts.dataset.domain, parts.recipe))
         if task.value is None:
-            raise SpecError(problems_of(task, parts.file, "task.model"))
+            raise SpecError(
+                [*problems_of(roles, parts.file, "task.data"), *problems_of(task, parts.file, "task.model")]
+            )
         if task.value.domain.kind == "tokens":
             remedy = "ask leakgauge.preflight.preflight(task) which tokens an update names"
             raise SpecError([Problem(parts.file, "task.data", "holds tokens, which are not attacked", remedy)])
@@ -193,7 +198,7 @@ class Study:
             "home": parts.home,
             "module": parts.module,
             "task": task.value,
-            "roles": roles,
+            "roles": roles.value,
             "defenses": dict(parts.defenses),
             "adversaries": dict(parts.adversaries),
             "threat": threat,
@@ -214,9 +219,12 @@ class Study:
                 judged=parts.judged,
             )
         )
-        problems = [*problems, *problems_of_priors(self.adversaries, self.roles.reported, parts.file)]
+        if roles.value is not None:
+            problems = [*problems, *problems_of_priors(self.adversaries, self.roles.reported, parts.file)]
+        elif not problems:
+            raise roles.faults[0]
         if problems:
-            raise SpecError(problems)
+            raise SpecError([*problems_of(roles, parts.file, "task.data"), *problems])
 
     def __repr__(self) -> str:
         many = [(len(self.defenses), "defense"), (len(self.adversaries), "adversary"), (self.updates, "update")]

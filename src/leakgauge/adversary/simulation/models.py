@@ -1,15 +1,20 @@
-"""The model of one mechanism: a rearrangement, a traced map, or mean and variance of a random release."""
+"""The model of one mechanism: a rearrangement, a traced or linear map, or mean and variance of a random release."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
+from leakgauge.adversary.simulation.linear import Linear, linear
 from leakgauge.adversary.simulation.maps import at_seed, is_differentiable, slopes_of, straight_through
 from leakgauge.adversary.simulation.mechanism import FEWEST, Mechanism, flat, shaped
 from leakgauge.adversary.simulation.rearrangement import Rearrangement, Run, fitted, probed
 from leakgauge.adversary.simulation.residuals import dependence, differences, shared_directions
 from leakgauge.adversary.simulation.stand_ins import Dropped, Entries, Estimated, Rearranged, StandIn, Traced
+from leakgauge.defenses import UpdatePart
 
 PAIRED = 16
 """Further releases of every known update, which show what the entries of its noise share."""
@@ -34,6 +39,9 @@ def _deterministic(mechanism: Mechanism) -> StandIn | str:
         how = at_seed(mechanism, 0)
         if is_differentiable(how, inputs):
             return Traced(part, how=how, sentence="simulated: deterministic, and differentiated as it is")
+        mixing = _mixing(mechanism)
+        if mixing is not None:
+            return Traced(part, how=mixing, sentence="simulated: it mixes entries linearly, as probing each shows")
     x, y = torch.stack([flat(one).double() for one in mechanism.inputs]), mechanism.releases((0,))[:, 0]
     slope, explained = slopes_of(x, y, mechanism.inputs[0])
     if explained < EXPLAINED:
@@ -43,6 +51,30 @@ def _deterministic(mechanism: Mechanism) -> StandIn | str:
         return _estimate(mechanism, _affine(slope, x, y), y.unsqueeze(1), x)
     words = "simulated: deterministic; its slope is taken straight through"
     return Traced(part, how=straight_through(how, slope), sentence=words)
+
+
+def _mixing(mechanism: Mechanism) -> Linear | None:
+    """The linear map that a part is; probed once for every part and shape of update, since that takes a while."""
+    shapes = tuple((name, tuple(mechanism.inputs[0][name].shape)) for name in sorted(mechanism.inputs[0]))
+    try:
+        return _probed_once(_Probe(mechanism.part, shapes, mechanism))
+    except TypeError:  # a part of somebody's own need not be hashable
+        return _probed_once.__wrapped__(_Probe(mechanism.part, shapes, mechanism))
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """A part and the shapes of what it gets: they decide what it computes, as it sees nothing of the client."""
+
+    part: UpdatePart
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    mechanism: Mechanism = field(compare=False)
+
+
+@lru_cache(maxsize=2)
+def _probed_once(probe: _Probe) -> Linear | None:
+    mechanism = probe.mechanism
+    return linear(_run(mechanism, 0), [flat(one) for one in mechanism.inputs], _sizes(mechanism))
 
 
 def _random(mechanism: Mechanism) -> StandIn | str:

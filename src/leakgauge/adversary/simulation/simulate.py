@@ -1,8 +1,8 @@
 """From a chain with parts that say nothing of themselves to one that the adversary can reason about.
 
 ``release`` is run on updates that the adversary computed itself. What only renames, scales or shifts entries is undone;
-a deterministic map is differentiated as it is; of a random one, mean and variance per entry are estimated. What is left
-is not modelled, and silence about it means nothing.
+a deterministic map is differentiated as it is, or probed entry by entry where it is linear; of a random one, mean and
+variance per entry are estimated. What is left is not modelled, and silence about it means nothing.
 """
 
 from __future__ import annotations

@@ -41,8 +41,9 @@ class CmaEs(Solver):
     population: int | None = None
 
     def __post_init__(self) -> None:
-        guards.positive(self.sigma, "sigma", "cma")
-        guards.count(self.steps, "steps", "cma")
+        with guards.together():
+            guards.positive(self.sigma, "sigma", "cma")
+            guards.count(self.steps, "steps", "cma")
         if self.population is not None:
             guards.count(self.population, "population", "cma")
 

@@ -39,9 +39,10 @@ class FirstOrder(Solver):
     sweepable: ClassVar[frozenset[str]] = frozenset({"lr", "schedule"})
 
     def __post_init__(self) -> None:
-        guards.positive(self.lr, "lr", self.expression_name)
-        guards.count(self.steps, "steps", self.expression_name)
-        guards.choice(self.sign, "sign", self.expression_name, get_args(Sign))
+        with guards.together():
+            guards.positive(self.lr, "lr", self.expression_name)
+            guards.count(self.steps, "steps", self.expression_name)
+            guards.choice(self.sign, "sign", self.expression_name, get_args(Sign))
 
     def moments(self, point: Tensor) -> tuple[Tensor, ...]:
         """The state that is carried from step to step."""

@@ -65,8 +65,9 @@ class Lbfgs(Solver):
     target: float | None = None
 
     def __post_init__(self) -> None:
-        guards.count(self.steps, "steps", "lbfgs")
-        guards.count(self.history, "history", "lbfgs")
+        with guards.together():
+            guards.count(self.steps, "steps", "lbfgs")
+            guards.count(self.history, "history", "lbfgs")
         if not 0 < self.wolfe[0] < self.wolfe[1] < 1:
             remedy = "say wolfe=(1e-4, 0.9)"
             raise DomainError(f"wolfe must be 0 < c1 < c2 < 1, got {self.wolfe}", where="lbfgs", remedy=remedy)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import signal
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -13,11 +10,8 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, takewhile
-from multiprocessing import get_context, parent_process
 
-import torch
-
-from leakgauge import guards
+from leakgauge import guards, workers
 from leakgauge.audit.cells import Cell
 from leakgauge.audit.engines.base import Finished, finish, named, orphaned
 from leakgauge.audit.store import Store
@@ -46,7 +40,7 @@ class LocalPool:
         waiting, died = list(cells), Counter[str]()
         while waiting:
             running: dict[Future[str | None], Cell] = {}
-            with _pool(self.workers, values, store) as pool:
+            with _loaded(self.workers, values, store) as pool:
                 while self._submit(pool, waiting, running, store, died) and running:
                     ended, _ = wait(running, return_when=FIRST_COMPLETED)
                     broken = [future for future in ended if isinstance(future.exception(), BrokenProcessPool)]
@@ -92,10 +86,9 @@ class LocalPool:
 
 
 @contextmanager
-def _pool(workers: int, values: bytes, store: Store) -> Iterator[ProcessPoolExecutor]:
-    """A pool whose workers have loaded the study. However it is left, none of them stays."""
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (values, store))
-    try:
+def _loaded(count: int, values: bytes, store: Store) -> Iterator[ProcessPoolExecutor]:
+    """A pool whose workers have loaded the study."""
+    with workers.pool(count, _begin, (values, store)) as pool:
         try:
             pool.submit(_ready).result()
         except BrokenProcessPool:
@@ -103,11 +96,6 @@ def _pool(workers: int, values: bytes, store: Store) -> Iterator[ProcessPoolExec
                 "a worker process dies while it loads the study", where="workers", remedy="say --workers 1 to see why"
             ) from None
         yield pool
-    finally:
-        processes = list((pool._processes or {}).values())  # Python has no public name for them before 3.14
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.kill()  # what it was writing is a temporary file; what is committed is whole
 
 
 def _packed(value: Study | Cell) -> bytes:
@@ -124,21 +112,12 @@ _worker: dict[str, Work | str] = {}
 
 
 def _begin(values: bytes, store: Store) -> None:
-    """Load the study once, and end when the parent does, however that happens."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and ends its workers
-    torch.set_num_threads(1)
+    """Load the study once."""
+    workers.begin_worker()
     try:
         _worker["work"] = Work(pickle.loads(values), store)  # noqa: S301 - bytes of our own parent process
     except Exception as fault:
         _worker["work"] = f"a worker process cannot load the study ({type(fault).__name__}: {fault}); {_REMEDY}"
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _ready() -> None:

@@ -242,11 +242,7 @@ def weights(case: Case) -> Iterator[Finding]:
     """Noise is set for 1/n; FedAvg weighs by the number of examples."""
     setting = case.placed.setting
     multiplier = getattr(setting, "noise_multiplier", None)
-    if (
-        getattr(setting, "accountant", None) is not None
-        or case.facts.equal_weights
-        or getattr(setting, "weighted_by", None)
-    ):
+    if getattr(setting, "accountant", None) is not None or case.facts.equal_weights:
         yield Finding("weights", "holds", "all clients weigh the same")
         return
     outcome = probes.weighted_noise()

@@ -40,10 +40,11 @@ class AdaptiveLearningRatePerturbation(TrainingPart):
     spread: float = 1.0
 
     def __post_init__(self) -> None:
-        guards.non_negative(self.zeta, "zeta", "ada_lrp")
-        guards.positive(self.beta, "beta", "ada_lrp")
-        guards.positive(self.share, "share", "ada_lrp")
-        guards.inside(self.spread, "spread", "ada_lrp", 0.0, 1.0, closed_low=True, closed_high=True)
+        with guards.together():
+            guards.non_negative(self.zeta, "zeta", "ada_lrp")
+            guards.positive(self.beta, "beta", "ada_lrp")
+            guards.positive(self.share, "share", "ada_lrp")
+            guards.inside(self.spread, "spread", "ada_lrp", 0.0, 1.0, closed_low=True, closed_high=True)
         if (self.classes is None) != (self.mean_classes is None):
             raise DomainError(
                 "a number of classes needs the mean of all clients, and the other way round",

@@ -32,8 +32,9 @@ class LearningRatePerturbation(TrainingPart):
     spread: float = 1.0
 
     def __post_init__(self) -> None:
-        guards.positive(self.share, "share", "lrp")
-        guards.inside(self.spread, "spread", "lrp", 0.0, 1.0, closed_low=True, closed_high=True)
+        with guards.together():
+            guards.positive(self.share, "share", "lrp")
+            guards.inside(self.spread, "spread", "lrp", 0.0, 1.0, closed_low=True, closed_high=True)
 
     @property
     def law(self) -> Uniform:

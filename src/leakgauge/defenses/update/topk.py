@@ -32,8 +32,9 @@ class TopK(Thresholded):
     per: Literal["update", "tensor"] = "update"
 
     def __post_init__(self) -> None:
-        guards.inside(self.keep, "keep", "topk", 0.0, 1.0, closed_high=True)
-        guards.choice(self.per, "per", "topk", ("update", "tensor"))
+        with guards.together():
+            guards.inside(self.keep, "keep", "topk", 0.0, 1.0, closed_high=True)
+            guards.choice(self.per, "per", "topk", ("update", "tensor"))
 
     @property
     def share(self) -> float:

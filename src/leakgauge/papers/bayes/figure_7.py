@@ -86,7 +86,7 @@ TABLES = (
         },
         measure,
         "More points, faster convergence. Curves in the paper, without numbers.",
-        figure=Figure("iterations", "PSNR (dB)"),
+        figures=(Figure("iterations", "PSNR (dB)"),),
     ),
     Table(
         "bayes/a-7",
@@ -113,6 +113,6 @@ TABLES = (
         },
         measure,
         "The paper compares the two in words: both add noise to the optimisation. The released code takes the centre.",
-        figure=Figure("iterations", "PSNR (dB)"),
+        figures=(Figure("iterations", "PSNR (dB)"),),
     ),
 )

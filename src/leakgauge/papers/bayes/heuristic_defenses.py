@@ -67,7 +67,7 @@ TABLES = (
         measure,
         ABOUT or "",
         {"": "at the released rate the networks hardly train, so that leakage does not fall"},
-        Figure("training step", "PSNR (dB)"),
+        (Figure("training step", "PSNR (dB)"),),
     ),
     Table(
         "bayes/figure-3",
@@ -83,6 +83,7 @@ TABLES = (
         },
         measure,
         "The paper prints one number: PSNR above 150 dB for PRECODE.",
+        grid=True,
     ),
     Table(
         "bayes/figure-5",
@@ -95,7 +96,8 @@ TABLES = (
         ),
         {"smoke": Size(_small(60), ("2 images", "60 iterations", "13,700 parameters")), "small": Size(FIVE, LESS)},
         measure,
-        "Pictures in the paper; here the gain in dB.",
+        "Pictures in the paper; here the gain in dB beside them.",
+        grid=True,
     ),
     Table(
         "bayes/figure-6",
@@ -105,5 +107,6 @@ TABLES = (
         {"small": Size({k: v for k, v in ALL.items() if k.startswith("ATS, stated")}, LESS)},
         measure,
         "Quality declines after 10 steps in the paper's pictures.",
+        grid=True,
     ),
 )

@@ -71,6 +71,6 @@ TABLES = (
         measure,
         __doc__ or "",
         {"": "with our δ and our map from ε to noise (the paper has neither) both order the error about equally well"},
-        Figure("ε or log capacity", "MSE", log_x=True),
+        (Figure("ε", "MSE", log_x=True, of=", epsilon"), Figure("log capacity", "MSE", of=", log_capacity")),
     ),
 )

@@ -58,5 +58,6 @@ TABLES = (
         pictures,
         "At the same ε the Gaussian mechanism protects less.",
         {"": "depends on how ε becomes noise, which the paper does not state"},
+        grid=True,
     ),
 )

@@ -54,7 +54,7 @@ TABLES = (
             ),
             Cell(
                 "MixUp and InstaHide",
-                missing="pictures only in the paper; see `leakgauge papers run gradattack/table-3`",
+                missing="pictures only in the paper; with CIFAR-10 they are in gradattack/table-2",
             ),
         ),
         {
@@ -68,5 +68,6 @@ TABLES = (
         },
         measure,
         "SSIM. The paper shows pictures and says that p ≥ 0.9999 may be required; so it is for a generic attack.",
+        grid=True,
     ),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from leakgauge.papers.contract import Cell, Measured, Size, Table, at_least, at_most
+from leakgauge.papers.contract import Cell, Figure, Measured, Size, Table, at_least, at_most
 from leakgauge.papers.sources import LRP
 
 Values = NDArray[np.float64]
@@ -83,5 +83,6 @@ TABLES = (
         },
         measure,
         __doc__ or "",
+        figures=(Figure("step", "excess loss", log_x=True, log_y=True),),
     ),
 )

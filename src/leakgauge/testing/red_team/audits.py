@@ -95,6 +95,7 @@ def _leaking() -> Iterator[Case]:
         "without the first layer": parts.WithoutFirst(),
         "cubed": parts.Cubed(),
         "through numpy": parts.ThroughNumpy(),
+        "rows mixed by numpy": parts.Mixed(),
         "offset": parts.Offset(),
         "noise in half of the releases": parts.Sometimes(),
     }

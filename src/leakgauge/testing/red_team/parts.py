@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -97,6 +98,20 @@ class ThroughNumpy(UpdatePart):
 
     def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
         return _each(update, lambda name, u: torch.from_numpy(-2.0 * u.detach().numpy()).to(u))
+
+
+@dataclass(frozen=True)
+class Mixed(UpdatePart):
+    """The rows of every weight, mixed by a public orthogonal matrix in numpy."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        def change(name: str, u: Tensor) -> Tensor:
+            if u.dim() < 2:
+                return u
+            turn, _ = np.linalg.qr(np.random.default_rng(3).normal(size=(len(u), len(u))))
+            return torch.from_numpy(turn @ u.detach().double().numpy().reshape(len(u), -1)).reshape(u.shape).to(u)
+
+        return _each(update, change)
 
 
 @dataclass(frozen=True)

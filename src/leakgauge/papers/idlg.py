@@ -1,15 +1,17 @@
-"""Table 1 of the iDLG paper: how often each attack names the label. A reproduction in one file."""
+"""Table 1 of the iDLG paper: how often each attack names the label. A paper in one file."""
 
 from __future__ import annotations
 
 from leakgauge import data, models
 from leakgauge.attacks import dlg, idlg
 from leakgauge.observation import observe
-from leakgauge.papers.contract import Cell, Size, Table, at_least, difference, near
-from leakgauge.papers.sources import IDLG
+from leakgauge.papers.contract import Cell, Paper, Size, Table, at_least, difference, near
 from leakgauge.task import Task
 from leakgauge.types import Threat
 
+IDLG = Paper(
+    "Zhao, Mopuri, Bilen, iDLG: Improved Deep Leakage from Gradients, 2020.", "https://arxiv.org/abs/2001.02610"
+)
 NO_DATA = "leakgauge has no reader of this data set"
 
 

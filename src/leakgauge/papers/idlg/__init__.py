@@ -1,1 +1,0 @@
-"""Improved deep leakage from gradients."""
