@@ -113,7 +113,9 @@ class Choice:
         name = f"{described(chooser)}, version {chooser.version}"
         if not self.tried:
             return [f"{name}: {sentence}" for sentence in self.assumed]
-        rungs = ", ".join(f"{stage} {score:.3g} ({count} settings)" for stage, count, score in self.rungs)
+        rungs = ", ".join(
+            f"{stage} {score:.3g} ({count} setting{'s' * (count != 1)})" for stage, count, score in self.rungs
+        )
         return [
             f"{name}: the attack was tuned; {self.tried} settings were tried on {self.records} other updates, in "
             f"{self.evaluations:,} evaluations; best score by stage: {rungs}",
