@@ -10,9 +10,12 @@ from torch import nn
 import leakgauge as lg
 from benchmarks.networks import conv_net
 from leakgauge.adversary import Likelihood, cosine, density, l1, l2, scaled_l2
+from leakgauge.priors.generators import decoder_network
 
 TV = 1e-4
 """The weight of total variation in every objective here, that of inverting gradients."""
+CODES = 1e-5
+"""The weight of the codes' prior, that of GIAS."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +32,25 @@ class Model:
     statistics: float = 0.0
     """The weight of the batch-norm prior; above 0 the client is in train mode, and its batch norms measure."""
 
+    codes: int = 0
+    """Above 0 the search moves so many codes of a generator in place of the image's pixels."""
+
     def network(self, domain: lg.Domain, seed: int) -> nn.Module:
         if not self.statistics:
-            return lg.models.build(self.name, domain, seed=seed).eval()
+            return lg.models.build("bayes_cnn" if self.codes else self.name, domain, seed=seed).eval()
         torch.manual_seed(seed)
         return conv_net(domain)
+
+    def generator(self, seed: int = 0) -> nn.Module:
+        """A decoder as ``train-prior`` makes it, untrained: what a step costs does not depend on its weights."""
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            return decoder_network(self.codes, (256, 512), self.shape, True).eval().requires_grad_(False)
+
+    @property
+    def unknown(self) -> tuple[int, ...]:
+        """The shape of what the solver moves for one record."""
+        return (self.codes,) if self.codes else self.shape
 
 
 @dataclass(frozen=True)
@@ -53,6 +70,7 @@ MODELS = {
         Model("convbig", (3, 32, 32), problems=16, steps=6, images=1),
         Model("resnet18", (3, 32, 32), problems=4, steps=2, images=1),
         Model("norm_convnet", (1, 28, 28), problems=16, steps=4, images=4, batch=8, statistics=1e-3),
+        Model("generator", (1, 28, 28), problems=64, steps=6, images=8, codes=32),
     )
 }
 STD, SCALE, PRUNED = 0.01, 0.01, 0.5

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from benchmarks.cases import KINDS, TV, Case, Setting
+from benchmarks.cases import CODES, KINDS, TV, Case, Setting
 from benchmarks.stamps import Stamps
 from leakgauge.adversary import Adversary, signed_adam
 from leakgauge.adversary.solver import Problem, Solution, Solver
 from leakgauge.priors import batch_norm, tv
+from leakgauge.priors.generators import Generator
 from leakgauge.types import Progress
 
 MEMORY = 16_000_000_000
@@ -21,8 +22,11 @@ MEMORY = 16_000_000_000
 def adversary(case: Case, solver: Solver) -> Adversary:
     """The adversary of a case: its likelihood, the peers' prior."""
     restarts = case.problems if case.shared else 1
-    weight = case.model.statistics
-    prior = TV * tv() + weight * batch_norm() if weight else TV * tv()
+    weight, prior = case.model.statistics, TV * tv()
+    if weight:
+        prior = prior + weight * batch_norm()
+    if case.model.codes:
+        prior = prior + CODES * Generator(case.model.generator(), case.model.codes)
     return Adversary(likelihood=KINDS[case.kind].likelihood, prior=prior, solver=solver, restarts=restarts)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from benchmarks.cases import PRUNED, SCALE, STD, TV, Setting
+from benchmarks.cases import CODES, PRUNED, SCALE, STD, TV, Setting
 from benchmarks.stamps import Stamps
 
 Tensors = Sequence[Tensor]
@@ -143,11 +143,14 @@ class Peer:
         mask = seen.rounds[0].granted.get("random_prune.mask", {})
         assert not isinstance(mask, Tensor)
         matching = LOSSES[self.setting.case.kind](observed, [mask[name] for name in names] if mask else [])
-        criterion = nn.CrossEntropyLoss()
+        criterion, codes = nn.CrossEntropyLoss(), self.setting.case.model.codes
+        decode = self.setting.case.model.generator() if codes else nn.Identity()
 
         def loss() -> Tensor:
-            gradient = torch.autograd.grad(criterion(net(x), label), params, create_graph=True)
-            return matching(gradient) + TV * total_variation(x) + penalty()
+            drawn = decode(x)
+            gradient = torch.autograd.grad(criterion(net(drawn), label), params, create_graph=True)
+            smooth = matching(gradient) + TV * total_variation(drawn) + penalty()
+            return smooth + CODES * 0.5 * x.pow(2).sum() if codes else smooth
 
         return loss
 
@@ -167,8 +170,9 @@ class Peer:
             assert x.grad is not None
             x.grad.sign_()
             optimiser.step()
-            with torch.no_grad():
-                x.clamp_(0, 1)
+            if not self.setting.case.model.codes:
+                with torch.no_grad():
+                    x.clamp_(0, 1)
             stamps.tick()
         self.setting.net.zero_grad()
         return x.detach()
@@ -183,7 +187,7 @@ class Peer:
         """``steps`` iterations of each of the first images."""
         generator = torch.Generator().manual_seed(1)
         for image in range(self.images):
-            start = torch.randn(self.setting.case.model.batch, *self.setting.case.model.shape, generator=generator)
+            start = torch.randn(self.setting.case.model.batch, *self.setting.case.model.unknown, generator=generator)
             self.attack(image, start, steps, stamps)
 
 

@@ -117,12 +117,12 @@ def figures() -> dict[Path, str]:
 
 
 def panels(table: Table, result: Mapping[str, Any]) -> list[tuple[Figure, dict[str, Any]]]:
-    """Every drawing of a table with its curves, if there are any."""
+    """Every drawing of a table with its curves, if one has more than a point."""
     chosen = [
         (how, {name.removesuffix(how.of): some for name, some in result["curves"].items() if name.endswith(how.of)})
         for how in table.figures
     ]
-    return [(how, curves) for how, curves in chosen if curves]
+    return [(how, curves) for how, curves in chosen if any(len(points) > 1 for points in curves.values())]
 
 
 def panel_name(table: Table, how: Figure) -> str:
@@ -176,9 +176,11 @@ def drawn(curves: Mapping[str, Sequence[Sequence[float]]], how: Figure, title: s
 def axis(scale: svg.Scale, log: bool, *, vertical: bool) -> list[str]:
     """Grid lines and their numbers."""
     parts: list[str] = []
-    for value in scale.ticks():
+    ticks = scale.ticks()
+    decades = [value for value in ticks if abs(value - round(value)) < 1e-9]
+    for value in decades if log and len(decades) > 1 else ticks:
         at = scale(value)
-        label = f"{10**value:.3g}" if log else tick(value)
+        label = (f"{10**value:,.0f}" if value >= 1 else f"{10**value:.3g}") if log else tick(value)
         if vertical:
             parts.append(element("line", y1=at, y2=at, x1=LEFT, x2=WIDTH - 20, stroke="#ddd"))
             parts.append(element("text", label, x=LEFT - 6, y=at + 4, text_anchor="end"))
@@ -192,7 +194,7 @@ def grid(rows: Mapping[str, Mapping[str, Any]], title: str) -> str:
     """Rows of pictures, each under its name, twice as large as they are."""
     parts: list[str] = []
     top = 0.0
-    for name, row in rows.items():
+    for name, row in sorted(rows.items(), key=lambda pair: not pair[0].endswith("original")):
         size = {"width": 2 * row["width"], "height": 2 * row["height"]}
         parts.append(element("text", name, x=4, y=top + 16))
         source = f"data:image/png;base64,{row['png']}"

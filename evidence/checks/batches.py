@@ -236,11 +236,21 @@ def batch_of_16(context: Context) -> Measurement:
 @check("speed_batch_norm", rows="speed-batches", cost="minutes")
 def speed_batch_norm(context: Context) -> Measurement:
     """Batches of 8 through batch norm in train mode, with a batch-norm prior: how many times longer the loop takes."""
+    return _speed("norm_convnet", "batches", context)
+
+
+@check("speed_generator", rows="speed-batches", cost="minutes")
+def speed_generator(context: Context) -> Measurement:
+    """Codes of a generator in place of pixels, Bayes CNN: how many times longer the loop takes."""
+    return _speed("generator", "records", context)
+
+
+def _speed(name: str, what: str, context: Context) -> Measurement:
     malloc = prepare("tuned")
-    comparison = compare(case("norm_convnet"), 5, say=context.say)
+    comparison = compare(case(name), 5, say=context.say)
     ratio = comparison.ratio()
     return Measurement(
         {"times the loop": Number(ratio.median, at_least(1.5), (ratio.low, ratio.high))},
-        detail=f"{comparison.case.problems} batches at once on one thread, allocator {malloc}, processor time, 5 "
+        detail=f"{comparison.case.problems} {what} at once on one thread, allocator {malloc}, processor time, 5 "
         f"turns; objectives agree to {max(comparison.gap):.0e}; load average up to {max(comparison.loads):.1f}",
     )

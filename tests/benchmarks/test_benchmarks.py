@@ -51,6 +51,12 @@ def test_in_train_mode_batches_with_a_batch_norm_prior_agree() -> None:
         assert torch.equal(value, before[name])
 
 
+def test_a_search_of_codes_agrees() -> None:
+    setting = Setting.of(Case(replace(MODELS["generator"], images=1), "cosine", 2))
+    assert max(agreement(setting)) <= 1e-4
+    Peer(setting, only_image=False).run(1, Stamps())
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_peer_with_another_objective_is_noticed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right = LOSSES[kind]

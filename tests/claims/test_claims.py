@@ -6,6 +6,7 @@ import json
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -125,6 +126,19 @@ def test_an_object_is_read_by_its_attributes() -> None:
     assert "sensitivity" in broken(examine_object(LocalDpMod()))
     with pytest.raises(ExpressionError, match="no privacy setting"):
         examine_object(object())
+
+
+def test_what_an_engine_does_not_say_is_not_examined() -> None:
+    class PrivacyEngine:
+        """The attributes of Opacus's engine before its first step."""
+
+        secure_mode = True
+        accountant = SimpleNamespace(history=[])
+
+    claims = examine_object(PrivacyEngine())
+    finding = by_rule(claims, "values")
+    assert all(name in finding.what for name in ("noise_multiplier", "max_grad_norm", "poisson_sampling"))
+    assert claims.unexamined
 
 
 # --- folders

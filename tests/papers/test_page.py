@@ -54,14 +54,15 @@ def test_every_curve_is_drawn_in_one_panel_with_its_own_axes(script: ModuleType)
     how = Figure("ε", "MSE", log_x=True, of=", epsilon")
     figures = (how, Figure("capacity", "MSE", of=", capacity"))
     table = Table("mine/figure-1", "Figure 1", Paper("Me."), (Cell("a"),), figures=figures)
-    curves = {"one, epsilon": [[1.0, 0.1], [100.0, 0.2]], "one, capacity": [[5.0, 0.3]]}
+    curves = {"one, epsilon": [[1.0, 0.1], [1000.0, 0.2]], "one, capacity": [[5.0, 0.3], [6.0, 0.2]]}
     (first, mine), (_, other) = script.panels(table, {"curves": curves})
     assert (first, mine, other) == (how, {"one": curves["one, epsilon"]}, {"one": curves["one, capacity"]})
     assert [script.panel_name(table, one) for one in figures] == ["minefigure-1.svg", "minefigure-1-2.svg"]
     drawing = script.drawn(mine, how, "Figure 1")
-    assert ">100<" in drawing  # the numbers of a logarithmic axis are those of the data, not their logarithms
+    assert ">1,000<" in drawing  # the numbers of a logarithmic axis are those of the data, not their logarithms
     assert ">one<" in drawing
     assert "epsilon" not in drawing
+    assert script.panels(table, {"curves": {"one, capacity": [[5.0, 0.3]]}}) == []  # a point is no curve
 
 
 def test_the_command_prints_one_line_each() -> None:

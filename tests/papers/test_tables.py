@@ -20,7 +20,8 @@ LISTED = {
     "beyond": "peeling spear",
     "idlg": "table-1",
 }
-SLOW = {"lrp/local-steps", "lrp/figure-2"}
+SLOW = {f"gradattack/{name}" for name in ("figure-1", "table-5", "table-2-utility")}
+SLOW |= {f"lrp/{name}" for name in ("local-steps", "figure-2", "figure-3", "figure-4", "table-3")}
 SMOKES = [
     pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
     for name, table in TABLES.items()

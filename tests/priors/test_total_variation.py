@@ -72,3 +72,14 @@ def test_what_is_no_image_has_no_neighbours(shape: tuple[int, ...]) -> None:
 def test_refuses_unknown_options(options: dict[str, str]) -> None:
     with pytest.raises(DomainError, match=next(iter(options.values()))):
         tv(**options)
+
+
+def test_smoothing_rounds_off_zero_and_nothing_else() -> None:
+    images = torch.tensor([0.0, 0.0, 1.0]).view(1, 1, 1, 1, 3).requires_grad_()
+    smooth = tv(smoothing=0.01)(Candidate(images, torch.zeros(1, 1, dtype=torch.long)))
+    expected = (math.sqrt(1 + 0.01**2) - 0.01) / 2  # one of two differences is 1, the other 0
+    assert smooth.item() == pytest.approx(-expected, rel=1e-6)
+    (slope,) = torch.autograd.grad(smooth.sum(), images)
+    assert float(slope.flatten()[0]) == 0  # flat there, on both sides
+    with pytest.raises(DomainError, match="smoothing"):
+        tv(smoothing=-1.0)

@@ -54,6 +54,25 @@ DEFENSES = {
     "gaussian(std=-1.0)": ("std must lie in [0, ∞), got -1.0", "such as std=1"),
 }
 SPECS: dict[str, tuple[dict[str, Any], str, tuple[str, str]]] = {
+    "fixed batch norms of a model without them": (
+        {"task": {"model": "logistic", "records": 10}, "adversaries": {"a": "adversary(norms='fixed')"}},
+        "adversaries.a",
+        ("replaces the statistics of batch norms in train mode", "leave norms out"),
+    ),
+    "a batch-norm prior on a model without them": (
+        {"task": {"model": "logistic", "records": 10}, "adversaries": {"a": "adversary(prior=0.1*batch_norm())"}},
+        "adversaries.a",
+        ("batch_norm() compares statistics of batch norms, and the model has none", "leave it out of the prior"),
+    ),
+    "more records in a batch than labels allow": (
+        {
+            "task": {"model": "logistic", "recipe": {"batch": 11}},
+            "adversaries": {"a": "adversary(rule='unique')"},
+            "threat": {"labels": "inferred"},
+        },
+        "adversaries.a",
+        ("a batch of 11 cannot have unique labels among 10 classes", "leave rule out, which counts repeated labels"),
+    ),
     "a model without a place for precode": (
         {"task": {"model": "logistic", "records": 10}, "defenses": {"d": "precode()"}},
         "defenses.d",

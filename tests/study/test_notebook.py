@@ -66,7 +66,7 @@ def test_reported_records_are_no_reference_records() -> None:
     for study in (split, apart):
         hashes = study.roles.manifest()["records"]
         assert not set(hashes["reported"]) & set(hashes["reference"])
-    assert len(apart.reference) == 40
+    assert len(apart.reference) + len(apart.tuning) == 40  # the default adversary chooses on a few of them
     assert all(any(torch.equal(record, one) for one in x[:20]) for record in apart.records.inputs)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leakgauge.adversary import Adversary, Attack, Reconstruction
 from leakgauge.attacks.portfolio import Portfolio
-from leakgauge.attacks.staged import BestOf, Staged, best, family, posterior, stage_after
+from leakgauge.attacks.staged import BestOf, Staged, best, family, posteriors, stage_after, steps_of
 from leakgauge.errors import LeakgaugeError, brief
 from leakgauge.expr import PATH, described, parse
 from leakgauge.observation import Observation
@@ -60,6 +60,8 @@ EFFORTS = {
 _REMEDY = "delete it; the same command computes it again"
 WORTH = 0.01
 """Several attacks cost several times as much: their gain must be at least this share of the score of the best."""
+MOST_UNITS = 13
+"""Steps that an attack may have in all, in units: about twice those of ``adaptive(steps=1000)``."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,9 @@ class Choice:
         name = f"{described(chooser)}, version {chooser.version}"
         if not self.tried:
             return [f"{name}: {sentence}" for sentence in self.assumed]
-        rungs = ", ".join(f"{stage} {score:.3g} ({count} settings)" for stage, count, score in self.rungs)
+        rungs = ", ".join(
+            f"{stage} {score:.3g} ({count} setting{'s' * (count != 1)})" for stage, count, score in self.rungs
+        )
         return [
             f"{name}: the attack was tuned; {self.tried} settings were tried on {self.records} other updates, in "
             f"{self.evaluations:,} evaluations; best score by stage: {rungs}",
@@ -177,9 +181,10 @@ class Choosing:
         begun = _varied(trials, family)[: effort.extend]
         pairs = [(one, stage) for one in begun for stage in portfolio.extensions(_last(one), effort.unit)]
         trials = _ranked([*trials, *self._rung("second stage", pairs, effort.records)])
-        whole, last = self.together(trials), _last(trials[0])
+        last, whole = _last(trials[0]), self.together("together", trials, _last(trials[0]))
         pairs = [(whole, stage) for stage in portfolio.finishes(last, effort.unit)]
-        whole, *_ = _ranked([whole, *self._rung("third stage", pairs, effort.records)])
+        finished = self._rung("third stage", pairs, effort.records)
+        whole = self.together("in the end", _ranked([*finished, whole, *trials]), last)
         count = min(effort.records, len(self.observations))
         assumed = () if portfolio.assumed is None else (portfolio.assumed,)
         return Choice(whole.attack, self.tried, count, self.evaluations, whole.score, tuple(self.rungs), assumed)
@@ -201,31 +206,39 @@ class Choosing:
         self.rungs.append((name, len(trials), trials[0].score))
         return trials
 
-    def together(self, trials: Sequence[Trial]) -> Trial:
+    def together(self, name: str, trials: Sequence[Trial], last: Adversary) -> Trial:
         """The best setting, with those added, one by one, beside which the posterior chooses best.
 
-        Of networks with kinks a setting solves one record and is caught in a minimum for the next; which of the two
-        has happened the posterior shows well.
+        Of networks with kinks a setting solves one record and is caught in a minimum for the next, where only a
+        stronger prior tells what is seen from what is fitted. Which of the two has happened the posterior shows well,
+        under one of several weights of its prior.
         """
-        judge, some = self.portfolio.judge_after(_last(trials[0])), self.observations[: self.effort.records]
-        values = [posterior(judge, self.task, some, trial.guess) for trial in trials]
-        chosen, reached = [0], trials[0]
-        for _ in range(self.effort.several - 1):
-            wider = [self._picked([*chosen, i], trials, values, judge) for i in range(len(trials)) if i not in chosen]
-            place, trial = max(wider, key=lambda one: one[1].score, default=(0, reached))
-            if trial.score <= reached.score + WORTH * abs(reached.score):
-                break
-            chosen, reached = [*chosen, place], trial
-        self.rungs.append(("together", len(chosen), reached.score))
-        return reached
+        some = self.observations[: self.effort.records]
+        whole, members = trials[0], 1
+        judges = self.portfolio.judges_after(last)
+        every = posteriors(judges, self.task, some, [trial.guess for trial in trials])
+        for judge, values in zip(judges, every, strict=True):
+            chosen, reached = [0], trials[0]
+            for _ in range(self.effort.several - 1):
+                wider = [[*chosen, i] for i in range(len(trials)) if i not in chosen]
+                tried = [(places, self._picked(places, trials, values, judge)) for places in wider]
+                fitting = [one for one in tried if steps_of(one[1].attack) <= MOST_UNITS * self.effort.unit]
+                places, trial = max(fitting, key=lambda one: one[1].score, default=(chosen, reached))
+                if trial.score <= reached.score + WORTH * abs(reached.score):
+                    break
+                chosen, reached = places, trial
+            if reached.score > whole.score:
+                whole, members = reached, len(chosen)
+        self.rungs.append((name, members, whole.score))
+        return whole
 
     def _picked(
-        self, places: list[int], trials: Sequence[Trial], values: Sequence[Tensor], judge: Adversary
-    ) -> tuple[int, Trial]:
-        """Several settings as one, and which of them was added last."""
+        self, places: Sequence[int], trials: Sequence[Trial], values: Sequence[Tensor], judge: Adversary
+    ) -> Trial:
+        """Several settings as one."""
         guess = best([trials[i].guess for i in places], [values[i] for i in places])
         attack = BestOf(tuple(trials[i].attack for i in places), judge)
-        return places[-1], Trial(attack, guess, self._scored(guess, range(len(guess.inputs))))
+        return Trial(attack, guess, self._scored(guess, range(len(guess.inputs))))
 
     def _scored(self, guess: Reconstruction, places: Sequence[int]) -> float:
         score = self.score(guess, places)

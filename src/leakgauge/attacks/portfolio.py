@@ -135,10 +135,11 @@ class Portfolio:
         comparable = _is_cosine(last.likelihood) == _is_cosine(self.base.likelihood) or last.likelihood == self.fine
         return last.prior if comparable else self.base.prior
 
-    def judge_after(self, last: Adversary) -> Adversary:
-        """The objective that tells guesses apart which several settings ended with."""
-        judge = replace(last, likelihood=self.fine, prior=self._prior_after(last))
-        return replace(judge, restarts=1, labels="inferred", start="grey")
+    def judges_after(self, last: Adversary) -> list[Adversary]:
+        """Objectives that may tell guesses apart which several settings ended with."""
+        judge = replace(last, likelihood=self.fine, restarts=1, labels="inferred", start="grey")
+        priors = [_weighed(self._prior_after(last), factor, last.solver) for factor in (0.1, 1.0, 10.0, 100.0)]
+        return list(dict.fromkeys(replace(judge, prior=prior) for prior in priors))
 
     @property
     def _axes(self) -> list[tuple[float, float]]:

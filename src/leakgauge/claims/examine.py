@@ -50,7 +50,10 @@ def examine_folder(folder: Path, asked: Asked = Asked()) -> Claims:  # noqa: B00
 
 def examine_object(target: Any, asked: Asked = Asked(), *, name: str = "") -> Claims:  # noqa: B008
     """A live object: a mod or strategy of Flower's, a filter of NVFlare's, an engine of Opacus's."""
-    return _claims(name or repr(target), [Placed(setting_of(target))], Facts(), asked)
+    setting = setting_of(target)
+    fields = [f for f in dataclasses.fields(setting) if f.default is not None]
+    unread = tuple(f.name for f in fields if getattr(setting, f.name) is None)
+    return _claims(name or repr(target), [Placed(setting, unread=unread)], Facts(), asked)
 
 
 def setting_of(target: Any) -> Setting:

@@ -94,6 +94,12 @@ class Scaled(PriorPart):
         return tuple(self.weight.tolist()) if isinstance(self.weight, Tensor) else self.weight, self.prior
 
 
+def terms_of(prior: object) -> list[object]:
+    """The terms of a prior, without their weights."""
+    terms = prior.terms if isinstance(prior, Sum) else (prior,)
+    return [term.prior if isinstance(term, Scaled) else term for term in terms]
+
+
 def along(value: float | Tensor, inputs: Tensor) -> Tensor:
     """A number, or in a solver's sweep one number per problem ``[N]``, shaped to meet inputs ``[N, B, …]``.
 

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from leakgauge import guards
 from leakgauge.errors import DomainError
 from leakgauge.expr import register
-from leakgauge.priors.base import PriorPart, Scaled, Sum
+from leakgauge.priors.base import PriorPart, terms_of
 from leakgauge.storage.states import FileError, State, read_state
 from leakgauge.types import Candidate
 
@@ -211,9 +211,7 @@ class Tuned(Generated):
 
 def generator_in(prior: object) -> Generated | None:
     """The generator among the terms of a prior; two of them are an error."""
-    terms = prior.terms if isinstance(prior, Sum) else (prior,)
-    bare = [t.prior if isinstance(t, Scaled) else t for t in terms]
-    generators = [term for term in bare if isinstance(term, Generated)]
+    generators = [term for term in terms_of(prior) if isinstance(term, Generated)]
     if len(generators) > 1:
         raise DomainError("a record has one code", where=repr(prior), remedy="use one generator")
     return generators[0] if generators else None

@@ -10,12 +10,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from torch.nn.modules.batchnorm import _BatchNorm
+
 from leakgauge import metrics
-from leakgauge.adversary import Attack, models_defense
+from leakgauge.adversary import Adversary, Attack, models_defense
+from leakgauge.adversary.statistics import refuse_without_norms
 from leakgauge.defenses.protection import Protection
 from leakgauge.errors import nearest
 from leakgauge.expr import PATH
 from leakgauge.metrics.sign_flips import least_p
+from leakgauge.priors.base import terms_of
+from leakgauge.priors.batch_norm import BatchNorm
 from leakgauge.study.attempts import Attempt, attempt, problems_of
 from leakgauge.study.clients import encodes
 from leakgauge.study.kinds import kinds
@@ -88,6 +93,26 @@ def check_adversaries(values: Values) -> Problems:
             fits = getattr(attack, "fits", None)
             if fits is not None and values.params is not None:
                 yield from problems_of(attempt(partial(fits, values.params)), values.file, key)
+
+
+def check_batches(values: Values) -> Problems:
+    """What adversaries presume of batches: batch norms where they treat them, room for unique labels."""
+    task = None if values.under is None else attempt(partial(values.under, Protection())).value
+    for name, settings in values.adversaries.items():
+        key = f"adversaries.{name}"
+        for attack in settings if task is not None else ():
+            if not isinstance(attack, Adversary):
+                continue
+            assert task is not None
+            yield from problems_of(attempt(partial(refuse_without_norms, task, attack.norms)), values.file, key)
+            norms = any(isinstance(module, _BatchNorm) for module in task.working.modules())
+            if not norms and any(isinstance(term, BatchNorm) for term in terms_of(attack.prior)):
+                what = "batch_norm() compares statistics of batch norms, and the model has none"
+                yield values.problem(key, what, "leave it out of the prior")
+            batch, classes = task.recipe.batch, task.domain.classes
+            if attack.rule == "unique" and values.spec.threat.labels == "inferred" and batch > classes:
+                what = f"a batch of {batch} cannot have unique labels among {classes} classes"
+                yield values.problem(key, what, "leave rule out, which counts repeated labels")
 
 
 _ARTICLES: dict[Attacks, str] = {"generic": "a", "adaptive": "an"}
@@ -193,6 +218,7 @@ def _reachable(level: float, tests: int) -> str:
 VALUE_CHECKS: tuple[Callable[[Values], Problems], ...] = (
     check_defenses,
     check_adversaries,
+    check_batches,
     check_left_out,
     check_grants,
     check_rounds,
