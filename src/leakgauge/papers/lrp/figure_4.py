@@ -83,7 +83,7 @@ def measure(
     curves = torch.stack(losses), torch.stack(gaps)
     ranks = [float(spearmanr(*pair).statistic) for pair in zip(*(each.T.tolist() for each in curves), strict=True)]
     least = (curves[0].argmin(0) == 0).double().tolist()
-    lines = zip(("loss", "LPIPS"), curves, strict=True)
+    lines = zip(("loss", "LPIPS" if perceptual else "squared error"), curves, strict=True)
     return Measured(
         {f"{prefix}{arm}: rank correlation": ranks, f"{prefix}{arm}: least loss where GGL ended": least},
         curves={
@@ -144,9 +144,9 @@ TABLES = (
         },
         measure,
         __doc__ or "",
-        figures=(
-            Figure("α: from the latent found to the true one", "matching loss", of=", loss"),
-            Figure("α: from the latent found to the true one", "LPIPS (VGG)", of=", LPIPS"),
+        figures=tuple(
+            Figure("α: from the latent found to the true one", label, of=of)
+            for label, of in (("matching loss", ", loss"), ("LPIPS (VGG)", ", LPIPS"), ("MSE", ", squared error"))
         ),
     ),
 )
