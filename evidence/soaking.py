@@ -61,8 +61,15 @@ class Soaked:
 def started(words: Sequence[str]) -> int:
     """Run the program in a new process and process group. It is a copy of this one, which has imported everything:
     a kill hits the audit, not the import of torch."""
-    import leakgauge.cli
+    import torch
 
+    import leakgauge.attacks
+    import leakgauge.audit.auditing
+    import leakgauge.cli
+    import leakgauge.report
+    import leakgauge.study.draft
+
+    torch.set_num_threads(1)  # a copy has no other threads
     pid = os.fork()
     if pid:
         return pid

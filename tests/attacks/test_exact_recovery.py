@@ -151,6 +151,38 @@ def test_repeated_records_are_rank_deficient_and_said_so() -> None:
     assert matched(recovery, other)[1] <= {0, 1}  # the third input has two labels: no single one explains it
 
 
+@pytest.mark.parametrize("defense", ["identity()", "clip(norm=0.01)"])
+def test_the_mean_of_two_that_are_nearly_equal_is_no_record(defense: str) -> None:
+    """Their derivatives are so alike that every unit gives the same mean: twice a record that is not there."""
+    records, client = images(4), task(4).protect(defense)
+    inputs = records.inputs.clone()
+    inputs[3] = inputs[2] + 1e-4 * (inputs[1] - inputs[2])
+    alike = lg.Records(inputs, torch.tensor([0, 1, 2, 2]), IMAGES)
+    recovery = recover(client, lg.observe(client, alike)[0], starts=32, samples=4096)
+    assert recovery.rank == 4
+    assert len(recovery) >= 1
+    assert matched(recovery, alike)[0] < 1e-8
+
+
+@pytest.mark.parametrize("live", [1, 12])
+@pytest.mark.parametrize("defense", ["identity()", "clip(norm=0.01)"])
+def test_a_mixture_that_every_live_unit_agrees_on_is_no_record(defense: str, live: int) -> None:
+    """Two classes and the same units: all derivatives are parallel, and of an unknown scale any mean explains them."""
+    domain = lg.Domain("table", (6,), 2)
+    model = nn.Sequential(nn.Linear(6, 30), nn.ReLU(), nn.Linear(30, 2)).double()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for value in model.parameters():
+            value.copy_(torch.randn(value.shape, generator=generator, dtype=torch.float64) / 3)
+        model[0].bias.copy_(torch.where(torch.arange(30) < live, 20.0, -20.0))  # type: ignore[operator]
+    inputs = torch.randn(3, 6, generator=generator, dtype=torch.float64)
+    records = lg.Records(inputs, torch.zeros(3, dtype=torch.long), domain)
+    client = lg.Task(model, domain, lg.Recipe(batch=3)).protect(defense)
+    recovery = recover(client, lg.observe(client, records)[0], starts=32, samples=4096)
+    assert recovery.rank == 1
+    assert len(recovery) == 0
+
+
 def test_nothing_is_certified_that_is_not_there() -> None:
     """Noise, another batch size, a network without gates: every one ends without a certificate."""
     client, records = task(4), images(4)

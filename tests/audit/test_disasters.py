@@ -29,7 +29,7 @@ leave_out = ["adaptive"]
 [task]
 model = "mlp(width=4, depth=1)"
 data = "{data}"
-records = 6
+records = 8
 [defenses]
 none = "identity()"
 "schräg → <b>" = "gaussian(std=0.01)"
@@ -153,7 +153,7 @@ def test_workers_attack_the_data_of_the_plan(tmp_path: Path) -> None:
         if not (tmp_path / "spec.toml").exists():
             study = Study.load(written(tmp_path, str(path)))
             records = study.records.inputs.clone()
-    sent = pickle.loads(pickle.dumps(study))  # noqa: S301 - our own bytes, as an engine sends them
+    sent = pickle.loads(pickle.dumps(study))  # noqa: S301 - as a worker gets it
     assert torch.equal(sent.records.inputs, records)
     assert not torch.equal(Study.load(tmp_path / "spec.toml").records.inputs, records)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import os
 import struct
 import tracemalloc
 import zipfile
@@ -382,6 +383,19 @@ def test_folder_refuses_a_picture_of_a_billion_pixels(tmp_path: Path) -> None:
         content = b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
         path = folder_with(tmp_path / str(side), a=content)
         assert peak(lambda path=path: read_folder(path)) < 4_000_000  # type: ignore[misc]
+
+
+def test_a_picture_starts_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow hands an EPS file, whatever its name, to Ghostscript, which runs programs."""
+    (tmp_path / "bin").mkdir()
+    interpreter = tmp_path / "bin" / "gs"
+    interpreter.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    interpreter.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    program = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 4 4\n%%EndComments\n%%EOF\n"
+    with pytest.raises(DataError, match="cannot be read"):
+        read_folder(folder_with(tmp_path / "set", a=program))
+    assert not (tmp_path / "ran").exists()
 
 
 def test_folder_without_classes(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -303,6 +304,13 @@ def test_huge_text_is_refused_in_one_short_line(text: str) -> None:
     said = message(text)
     assert "\n" not in said
     assert len(said) < 1_500
+
+
+def test_a_path_without_end_is_read_in_one_pass() -> None:
+    begun = time.process_time()
+    for text in ("a." * 50_000, "a." * 50_000 + ":b", "a:" + "b." * 50_000, "a:b" * 30_000):
+        message(text)
+    assert time.process_time() - begun < 5
 
 
 def test_what_is_no_text_is_refused() -> None:

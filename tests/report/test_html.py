@@ -12,6 +12,7 @@ import pytest
 from leakgauge.audit.judge.words import WORDS
 from leakgauge.report import charts, html, read
 from leakgauge.report.exhibits import exhibits
+from leakgauge.report.html import MOST_ROWS
 from leakgauge.report.pictures import data_uri
 from tests.report.samples import ALL, make, originals
 
@@ -165,6 +166,22 @@ def test_few_records_are_shown_once_each(tmp_path: Path, count: int) -> None:
     few["records"] = few["records"][:count]
     page = Page(html(read(make(tmp_path / "run", checkpoints=[{"step": 0, "accuracy": None, "defenses": [few]}]))))
     assert len(page.of("img")) == 3 * count
+
+
+def test_of_very_many_records_the_most_exposed_are_listed(tmp_path: Path) -> None:
+    """Ten thousand rows, and as many dots twice, would keep a browser busy for seconds."""
+    from tests.report.samples import defense
+
+    many = defense("noisy", "detectable")
+    first, *_ = many["records"]
+    many["records"] = [{**first, "record": i, "score": round(0.9 - 1e-5 * i, 6)} for i in range(10_000)]
+    run = make(tmp_path / "run", checkpoints=[{"step": 0, "accuracy": None, "defenses": [many]}])
+    text = html(read(run))
+    rows = re.findall(r'<td class="number" data-value="(\d+)">\1</td>', text[text.index('id="records"') :])
+    assert rows[0] == "0"
+    assert text.count("<tr>") < 1.2 * MOST_ROWS
+    assert f"of a defense the {MOST_ROWS} most exposed are listed" in text
+    assert 2 <= text.count("<circle") < 2000
 
 
 def test_pictures_are_png_of_images_only() -> None:

@@ -180,6 +180,22 @@ def test_hostile_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not (tmp_path / "ran").exists()
 
 
+def test_weights_of_a_gpu_are_read_without_one(tmp_path: Path) -> None:
+    """A checkpoint that was saved on a GPU names that device for every storage."""
+    out, tensors = io.BytesIO(), {"weight": torch.arange(6.0).view(2, 3)}
+    torch.save(tensors, out)
+    with zipfile.ZipFile(out) as archive, zipfile.ZipFile(tmp_path / "w.pt", "w") as gpu:
+        for info in archive.infolist():
+            content = archive.read(info)
+            if info.filename.endswith("data.pkl"):
+                assert b"X\x03\x00\x00\x00cpu" in content
+                content = content.replace(b"X\x03\x00\x00\x00cpu", b"X\x06\x00\x00\x00cuda:0")
+            gpu.writestr(info, content)
+    read = read_state(tmp_path / "w.pt").tensors["weight"]
+    assert read.device.type == "cpu"
+    assert torch.equal(read, tensors["weight"])
+
+
 def test_absent_and_irregular(tmp_path: Path) -> None:
     (tmp_path / "folder.pt").mkdir()
     os.mkfifo(tmp_path / "pipe.npz")

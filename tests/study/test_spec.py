@@ -14,7 +14,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
+from typer.testing import CliRunner
 
+from leakgauge.cli import app
 from leakgauge.study import Draft, Problem, Spec, SpecError, load, of, problems, sound
 from leakgauge.study.starter import PRESETS, starter
 
@@ -334,6 +336,37 @@ def test_user_code_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     }
     assert found(raw, tmp_path) == {}
     assert "users_own" not in sys.modules
+
+
+@pytest.mark.parametrize("command", ["check", "audit"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"data": "users_own:records."},
+        {"data": "users_own:a..b"},
+        {"data": "users_own:a.1"},
+        {"loss": "1users_own:loss"},
+        {"loss": "'users_own:loss"},
+        {"loss": "üsers_own:loss"},
+    ],
+)
+def test_what_is_nearly_a_path_is_imported_by_nobody(
+    names: dict[str, str], command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What commands announce and what they import is the same, letter by letter."""
+    for module in ("users_own", "1users_own", "'users_own", "üsers_own"):
+        (tmp_path / f"{module}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
+    monkeypatch.syspath_prepend(tmp_path)
+    keys = "".join(
+        f"{key} = {value!r}\n" if "'" not in value else f'{key} = "{value}"\n' for key, value in names.items()
+    )
+    (tmp_path / "spec.toml").write_text(
+        f'[task]\nmodel = "mlp(width=4, depth=1)"\nrecords = 8\n{keys}', encoding="utf-8"
+    )
+    words = [command, str(tmp_path / "spec.toml"), *(["--out", str(tmp_path / "run")] if command == "audit" else [])]
+    ended = CliRunner().invoke(app, words)
+    assert not (tmp_path / "ran").exists()
+    assert ended.exit_code == 2
 
 
 def test_spec_is_frozen() -> None:

@@ -74,17 +74,19 @@ def normalised_by(task: Task, inputs: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Precision:
-    """What rounding allows: ``eps`` of the number format, ``tolerance`` of a certificate, ``loose`` of a worn row."""
+    """What rounding allows: ``eps`` of the number format, ``tolerance`` of a certificate, ``loose`` of a worn row,
+    ``tight`` of a certificate for several equal records."""
 
     eps: float
     tolerance: float
     loose: float
+    tight: float
 
     @classmethod
     def of(cls, *dtypes: torch.dtype) -> Precision:
         """That of the coarsest format: half its digits certify, and a row may lose all but a fifth of them."""
         eps = max(torch.finfo(dtype).eps for dtype in dtypes)
-        return cls(eps, eps**0.5, eps**0.3)
+        return cls(eps, eps**0.5, eps**0.3, eps**0.7)
 
     def rounding(self, size: Tensor) -> Tensor:
         """How far terms of this total size may be off: derivatives lose a few dozen roundings on their way."""

@@ -39,19 +39,25 @@ class Peeled:
 def peel(gradient: LayerGradient, certifier: Certifier, most: int, *, shared: bool = True) -> Peeled:
     """Certify and subtract until nothing new is certified, or ``most`` examples are.
 
-    With ``shared`` one κ holds for all examples, else (clients who clip by themselves) each has its own.
+    With ``shared`` one κ holds for all examples, else (clients who clip by themselves) each has its own. A multiple of
+    it is several equal examples, each of which takes one from the rank, and whose equations hold almost to the last
+    digit; else it is the mean of examples that are not equal, and is not certified.
     """
-    done = certifier.none()
+    done, spare = certifier.none(), max(0, gradient.most - gradient.rank) if most else 0
     for _ in range(MOST_PASSES if most else 0):
         for claims in _candidates(gradient):
             new = _fresh(certifier(claims), done, gradient)
             if shared and certifier.factor is None and len(new):
                 new, certifier = _agreeing(new, certifier)
+            if shared and certifier.factor is not None:
+                further, tight = _further(new, certifier.factor), new.errors <= certifier.precision.tight
+                new = new[(further == 0) | ((further <= spare) & tight)]
             if len(new):
                 break
         else:
             break
         new = new[: most - len(done)]
+        spare -= int(_further(new, certifier.factor).sum()) if shared and certifier.factor is not None else 0
         done, gradient = done + new, gradient.without(new.inputs, new.deltas)
         if len(done) >= most or not bool(gradient.live.any()):
             break
@@ -111,6 +117,11 @@ def _agreeing(new: Certified, certifier: Certifier) -> tuple[Certified, Certifie
     multiple = new.factors / factor
     whole = (multiple - multiple.round().clamp(min=1)).abs() <= certifier.precision.loose * multiple
     return new[whole], certifier.knowing(factor)
+
+
+def _further(certified: Certified, factor: float) -> Tensor:
+    """How many examples beside one each certificate stands for, ``[k]``."""
+    return (certified.factors / factor).round().long() - 1
 
 
 __all__ = ["Peeled", "peel"]

@@ -32,6 +32,7 @@ from leakgauge.updates import trees
 
 NOT_APPLICABLE = "exact recovery does not apply: "
 Methods = Literal["both", "peeling", "sparse"]
+LONE = "one candidate was found, and no second that confirms the unknown scale of the update: it is not certified"
 LARGEST_SAMPLED = 13
 """Sampling finds directions of at most so many examples: each further one doubles its work."""
 
@@ -197,7 +198,20 @@ class _Case:
             certified, methods = certified + more, methods + ["sparse directions"] * len(more)
         if len(certified) == rank and "peeling" not in methods:  # quotients of single rows are better than any fit
             certified = _polished(certified, layer)
-        return self._result(certified, tuple(methods), rank, gradient, peeled.certifier.factor)
+        result = self._result(certified, tuple(methods), rank, gradient, peeled.certifier.factor)
+        if self._proves(certified, certifier, result):
+            return result
+        lone = self._result(certifier.none(), (), rank, gradient)
+        return replace(lone, notes=(*lone.notes, LONE))
+
+    def _proves(self, certified: Certified, certifier: Certifier, result: Recovery) -> bool:
+        """Whether what is certified is no mixture. If κ is not known, one candidate alone fits it to whatever it is.
+
+        Two that agree on κ do so by half their digits; one that explains the whole update needs no second.
+        """
+        if certifier.factor is not None or len(certified) != 1 or self.batch == 1:
+            return True
+        return self.layer.raw and result.residue <= self._precision.tolerance
 
     @property
     def _gradient(self) -> dict[str, Tensor]:
@@ -301,7 +315,8 @@ def _notes(rank: int, batch: int, count: int, layer: str) -> tuple[str, ...]:
         return (sentence,)
     if rank < batch:
         sentence = (
-            f"the gradient of {layer!r} has rank {rank}, less than its {batch} examples: some repeat, depend on the "
+            f"the gradient of {layer!r} has rank {rank}, less than its {batch} examples: some repeat (or differ by "
+            "less than its rounding shows), depend on the "
         )
         return (f"{sentence}others or activate no unit{'' if count == batch else ', and cannot all be told apart'}",)
     return ()

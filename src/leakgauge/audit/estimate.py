@@ -126,7 +126,8 @@ def _measured(study: Study, ablate: bool) -> Estimate:
     seconds += once + PER_CELL * len(planned.cells)
     for probe, size, cell in zip(timed, sizes, attacks, strict=True):
         compared, near = scoring[size]
-        seconds += compared * (not probe.whole) + near * (cell.arm == "real" and cell.without is None)
+        wanted = cell.arm == "real" and cell.without is None
+        seconds += near * (wanted - probe.whole) + compared * (not probe.whole)  # a whole one had both
     trainings = [cell for cell in planned.cells if isinstance(cell, TrainCell)]
     lasting = {how: _trained(cell, study) for how, cell in {repr(cell.defense): cell for cell in trainings}.items()}
     training = sum(lasting[repr(cell.defense)] for cell in trainings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from leakgauge import expr
@@ -20,8 +19,6 @@ from leakgauge.data.tables import standardised
 from leakgauge.errors import DataError, LeakgaugeError, MissingDataError
 from leakgauge.types import Domain, Records
 
-_IMPORTABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-
 
 def load(name_or_path: str | Path, *, split: float = 0.2) -> Dataset:
     """Load a data set from a name, an ``.npz`` or ``.csv`` file, a folder of images or ``package.module:records``.
@@ -38,7 +35,7 @@ def load(name_or_path: str | Path, *, split: float = 0.2) -> Dataset:
     path = Path(text)
     if text in ENTRIES:
         return _named(ENTRIES[text], split)
-    if isinstance(name_or_path, str) and _IMPORTABLE.fullmatch(text):
+    if isinstance(name_or_path, str) and expr.PATH.fullmatch(text):
         return _users(text, split)
     if path.is_dir():
         folder = read_folder(path)

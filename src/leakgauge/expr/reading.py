@@ -19,7 +19,7 @@ from typing import Any
 
 from leakgauge.errors import ExpressionError, LeakgaugeError, SeveralFaultsError, nearest
 from leakgauge.expr import parts
-from leakgauge.expr.paths import hidden, pieces
+from leakgauge.expr.paths import PATH, hidden, pieces
 
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.BitOr: operator.or_,
@@ -319,8 +319,11 @@ def load(path: str, *, where: str = "import") -> Any:
     """The object at ``package.module:name``. This imports the user's code.
 
     The object must belong to the package that the path names: neither the standard library nor what a module happens
-    to have imported (``torch:os.system``) holds parts, and the functions of libraries make none.
+    to have imported (``torch:os.system``) holds parts, and the functions of libraries make none. A text that is no
+    path, letter by letter, is refused: commands announce paths, and nothing else may be imported.
     """
+    if not PATH.fullmatch(path):
+        raise ExpressionError(f"{_short(path)!r} is no path", where=where, remedy="write package.module:name")
     _refuse_standard(path, where)
     module, _, name = path.partition(":")
     try:

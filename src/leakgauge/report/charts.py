@@ -67,10 +67,9 @@ def _band(defense: Defense, x: Scale, top: float) -> Markup:
         ("dot null", top + 46, [r.null for r in defense.records]),
     )
     for css, middle, values in lanes:
-        parts += [
-            element("circle", cx=x(v), cy=middle + wiggle, r=4.5, class_=css)
-            for v, wiggle in zip(values, _wiggles(len(values)), strict=True)
-        ]
+        # of records that fall on one spot, as thousands do, one is drawn
+        places = dict.fromkeys((round(2 * x(v)) / 2, w) for v, w in zip(values, _wiggles(len(values)), strict=True))
+        parts += [element("circle", cx=at, cy=middle + wiggle, r=4.5, class_=css) for at, wiggle in places]
         centre = x(median(values))
         parts.append(element("line", x1=centre, x2=centre, y1=middle - 11, y2=middle + 11, class_="median"))
     return Markup().join(parts)

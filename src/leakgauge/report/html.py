@@ -14,6 +14,7 @@ from importlib.resources import files
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from leakgauge.audit.judge.model import Result
 from leakgauge.audit.judge.words import WORDS, severity
 from leakgauge.report import charts, formats, price, story
 from leakgauge.report.advice import advice
@@ -24,6 +25,9 @@ from leakgauge.report.price import bills
 from leakgauge.report.reading import Run
 from leakgauge.report.reproduce import COMMAND, facts, spec_text
 from leakgauge.report.words import COLUMNS, ENCODINGS, REACHED, TREATMENTS
+
+MOST_ROWS, LEAST_ROWS = 2000, 20
+"""Rows of the table of records in all, and of each defense at least: a browser lays out so many at once."""
 
 
 def html(run: Run) -> str:
@@ -64,6 +68,8 @@ def html(run: Run) -> str:
             advice=advice(result, bills(run)),
             bills=bills(run),
             price=price,
+            listed=_listed(result),
+            most_records=max((len(d.records) for _, d in result.each()), default=0),
             encoded=any(d.encoding for _, d in result.each()),
             columns=columns(result),
             column_text=column_text,
@@ -75,6 +81,11 @@ def html(run: Run) -> str:
         )
     )
     return page.strip() + "\n"
+
+
+def _listed(result: Result) -> int:
+    """How many records of each defense are listed, the most exposed first; the others are in ``result.json``."""
+    return max(LEAST_ROWS, MOST_ROWS // max(1, sum(1 for _ in result.each())))
 
 
 @cache
