@@ -88,6 +88,7 @@ def _time_to_quality(model: str, images: int, context: Context) -> dict[str, Any
     portfolio, ours, reached, steps = Portfolio.of(case.task, case.private), 0.0, -1e9, 0
     for steps in (10, 15, 20, 30, 40, 60, 80, 120, 160, 240, 320, 640, 1000):
         attack = portfolio.fixed(steps)[0].stages[0]
+        assert isinstance(attack, Adversary)
         attack = replace(attack, solver=replace(attack.solver, steps=steps))  # type: ignore[type-var]
         guess, ours = timed(lambda one=attack: one(case.task, case.private))  # type: ignore[misc]
         reached = float(case.scores(guess).mean())

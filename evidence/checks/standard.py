@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -164,11 +163,17 @@ def _searched(case: Case, score: Callable[[Reconstruction, Sequence[int]], float
     return Choosing(Portfolio.of(case.task, case.private), effort, case.task, case.private, score).choose()
 
 
-def _kept(context: Context, name: str, by: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What ``by`` measured for an interrupted check, or another check of the same code; else it is measured now."""
+Row = dict[str, Any]
+
+
+def _kept(context: Context, name: str, by: str, work: Callable[[], Row], *, begin: bool = True) -> Row:
+    """What ``by`` measured for an interrupted check, or another check of the same code; else, if it may still
+    ``begin``, it is measured now, or nothing is there."""
     digest = Sources(ROOT).fingerprint(__name__, by).digest
     path = context.scratch.parents[1] / digest[:12] / "standard_rows" / f"{re.sub(r'[^a-z0-9]+', '_', name)}.json"
     if not path.exists():
+        if not begin:
+            return {}
         row = work()
         context.say(str(row))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -195,19 +200,18 @@ def _compared(how: SetUp) -> dict[str, Any]:
     }
 
 
-def _row(how: SetUp, context: Context) -> dict[str, Any]:
-    return _kept(context, how.name, "_compared", lambda: _compared(how))
+def _row(how: SetUp, context: Context, *, begin: bool = True) -> Row:
+    return _kept(context, how.name, "_compared", lambda: _compared(how), begin=begin)
 
 
-def _with_oracle(how: SetUp, context: Context) -> dict[str, Any]:
-    """The same beside the oracle, for which ``adaptive(steps=1000)`` is one more setting."""
-    row = _row(how, context)
+def _of_oracle(how: SetUp, row: Row, context: Context, *, begin: bool = True) -> Row:
+    """What the oracle reaches, for which ``adaptive(steps=1000)`` is one more setting."""
 
-    def asked() -> dict[str, Any]:
+    def asked() -> Row:
         best, tried = _oracle(Case.of(how), how, context)
         return {"oracle dB": round(max(best, row["adaptive dB"]), 2), "oracle settings": tried + 1}
 
-    return row | _kept(context, f"oracle {how.name}", "_oracle", asked)
+    return _kept(context, f"oracle {how.name}", "_oracle", asked, begin=begin)
 
 
 @check("standard_strength", rows="standard-strength", cost="long")
@@ -216,13 +220,11 @@ def strength(context: Context) -> Measurement:
 
     ``EVIDENCE_SECONDS`` ends it early: nothing further is begun after so many, and it says how many it measured.
     """
-    begun, most = time.monotonic(), float(os.environ.get("EVIDENCE_SECONDS", "inf"))
-
-    def in_time(what: Iterable[SetUp]) -> Iterator[SetUp]:
-        return itertools.takewhile(lambda _: time.monotonic() - begun < most, what)
-
-    rows = {how: _row(how, context) for how in in_time(sorted(SET_UPS, key=lambda how: how.model == "convbig"))}
-    asked = {how: _with_oracle(how, context) for how in in_time(rows)}
+    until = time.monotonic() + float(os.environ.get("EVIDENCE_SECONDS", "inf"))
+    order = sorted(SET_UPS, key=lambda how: how.model == "convbig")
+    rows = {how: row for how in order if (row := _row(how, context, begin=time.monotonic() < until))}
+    oracles = {how: _of_oracle(how, row, context, begin=time.monotonic() < until) for how, row in rows.items()}
+    asked = {how: row | oracles[how] for how, row in rows.items() if oracles[how]}
     rows |= asked
     gains = [row["standard dB"] - row["adaptive dB"] for row in rows.values()]
     near = [row["standard dB"] >= row["oracle dB"] - 0.3 for row in asked.values()]

@@ -177,6 +177,7 @@ class Choosing:
         firsts = [(None, one) for one in portfolio.firsts(effort.first)]
         looks = _varied(self._rung("first look", firsts, effort.look), family)
         again = [(None, _longer(_first(one), effort.unit)) for one in looks[: effort.keep]]
+        again += [(None, stage) for stage in portfolio.usual(6 * effort.unit)]
         trials = self._rung("first stage", again, effort.records)
         begun = _varied(trials, family)[: effort.extend]
         pairs = [(one, stage) for one in begun for stage in portfolio.extensions(_last(one), effort.unit)]

@@ -101,6 +101,12 @@ class Portfolio:
             families.append([self._first(other, _adam(rate, steps, "soft"), factor) for factor, rate in every])
         return [stage for stages in families for stage in stages]
 
+    def usual(self, steps: int) -> list[Adversary]:
+        """What ``adaptive()`` does, where maps such as signs want more steps than a first stage has."""
+        if not isinstance(self.base.likelihood, Through):
+            return []
+        return [self._first(self.base, _adam(0.1, steps, "soft"), 1.0)]
+
     def extensions(self, last: Adversary, steps: int) -> list[Adversary]:
         """Stages that may follow one."""
         prior = self._prior_after(last)
