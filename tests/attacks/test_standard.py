@@ -13,6 +13,7 @@ from leakgauge.adversary import Adversary, Reconstruction, adam, cosine, l2, lbf
 from leakgauge.attacks import adaptive, best_of, staged, standard
 from leakgauge.attacks.choosing import Choice, Chooser, Choosing, Score, Trial
 from leakgauge.attacks.portfolio import Portfolio
+from leakgauge.attacks.staged import stage_after
 from leakgauge.errors import DomainError
 from leakgauge.expr import parse
 from leakgauge.metrics import psnr
@@ -130,6 +131,16 @@ def test_labels_that_are_searched_for_are_held_in_later_stages(task: Task) -> No
     first = Adversary(cosine(), solver=FEW, labels="joint")
     two = staged(stages=(first, Adversary(l2(), solver=FEW)))(task, observations)
     assert torch.equal(two.labels, first(task, observations).labels)
+
+
+def test_every_setting_goes_on_with_the_labels_that_it_found(task: Task) -> None:
+    observations = observe(task, small_records(2), threat=Threat(labels="joint"))
+    one = Adversary(cosine(), solver=FEW, labels="joint")(task, observations)
+    other = replace(one, labels=(one.labels + 1) % 4)
+    stages = [Adversary(l2(), w * tv(), solver=FEW) for w in (1e-3, 1e-2)]
+    after = stage_after([one, other], stages, task, observations)
+    assert torch.equal(after[0].labels, one.labels)
+    assert torch.equal(after[1].labels, other.labels)
 
 
 def test_a_stage_begins_where_the_last_one_ended(task: Task) -> None:

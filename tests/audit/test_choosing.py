@@ -21,7 +21,7 @@ from leakgauge.audit.plan import plan
 from leakgauge.study import Draft, Study, of
 from leakgauge.types import Domain, Records
 
-TINY = Effort(first=2, unit=4, look=2, keep=2, extend=1, finish=1, finalists=2, records=4)
+TINY = Effort(first=2, unit=4, look=2, keep=2, extend=1, several=2, records=4)
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def test_the_choice_is_made_once_per_defense_and_told_in_the_ledger(run: tuple[R
     for defense in result.checkpoints[0].defenses:
         (adversary,) = defense.adversaries
         assert adversary.expression == "standard(work='quick')"
-        assert "version 2: the attack was tuned" in adversary.tuned[0]
+        assert "version 3: the attack was tuned" in adversary.tuned[0]
         assert "on 4 other updates" in adversary.tuned[0]
     lines = [line.assumes for line in result.ledger if line.number == "standard against noisy"]
     assert any("version 2: chose staged(" in line or "version 2: chose best_of(" in line for line in lines)

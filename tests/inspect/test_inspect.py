@@ -18,8 +18,7 @@ from leakgauge.attacks.adaptive import Adaptive
 from leakgauge.cli.app import app
 from leakgauge.defenses import protection
 from leakgauge.errors import DomainError
-from leakgauge.inspect import Capture, attacks_on, captured, folder_of, inspect, picture, sign_of
-from leakgauge.inspect.captures import CaptureWarning
+from leakgauge.inspect import Capture, CaptureWarning, attacks_on, captured, folder_of, inspect, picture, sign_of
 from leakgauge.inspect.readings import decided
 from leakgauge.inspect.separable import separable
 from leakgauge.priors import tv
@@ -401,6 +400,7 @@ def test_one_bad_file_does_not_cost_the_other_clients_theirs(tmp_path: Path) -> 
         folder_of(tmp_path, small())
 
 
+@pytest.mark.slow
 def test_the_command_names_what_it_left_out_and_inspects_the_rest(tmp_path: Path) -> None:
     (tmp_path / "captures").mkdir()
     before, after = trained(models.build("mlp(width=4, depth=1)", DOMAIN), record().inputs, record().labels)

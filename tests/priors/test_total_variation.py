@@ -78,7 +78,7 @@ def test_smoothing_rounds_off_zero_and_nothing_else() -> None:
     images = torch.tensor([0.0, 0.0, 1.0]).view(1, 1, 1, 1, 3).requires_grad_()
     smooth = tv(smoothing=0.01)(Candidate(images, torch.zeros(1, 1, dtype=torch.long)))
     expected = (math.sqrt(1 + 0.01**2) - 0.01) / 2  # one of two differences is 1, the other 0
-    assert float(smooth) == pytest.approx(-expected, rel=1e-6)
+    assert smooth.item() == pytest.approx(-expected, rel=1e-6)
     (slope,) = torch.autograd.grad(smooth.sum(), images)
     assert float(slope.flatten()[0]) == 0  # flat there, on both sides
     with pytest.raises(DomainError, match="smoothing"):

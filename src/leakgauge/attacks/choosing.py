@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leakgauge.adversary import Adversary, Attack, Reconstruction
 from leakgauge.attacks.portfolio import Portfolio
-from leakgauge.attacks.staged import BestOf, Staged, best, family, posterior, stage_after, steps_of
+from leakgauge.attacks.staged import BestOf, Staged, best, family, posteriors, stage_after, steps_of
 from leakgauge.errors import LeakgaugeError, brief
 from leakgauge.expr import PATH, described, parse
 from leakgauge.observation import Observation
@@ -113,7 +113,9 @@ class Choice:
         name = f"{described(chooser)}, version {chooser.version}"
         if not self.tried:
             return [f"{name}: {sentence}" for sentence in self.assumed]
-        rungs = ", ".join(f"{stage} {score:.3g} ({count} settings)" for stage, count, score in self.rungs)
+        rungs = ", ".join(
+            f"{stage} {score:.3g} ({count} setting{'s' * (count != 1)})" for stage, count, score in self.rungs
+        )
         return [
             f"{name}: the attack was tuned; {self.tried} settings were tried on {self.records} other updates, in "
             f"{self.evaluations:,} evaluations; best score by stage: {rungs}",
@@ -213,8 +215,9 @@ class Choosing:
         """
         some = self.observations[: self.effort.records]
         whole, members = trials[0], 1
-        for judge in self.portfolio.judges_after(last):
-            values = [posterior(judge, self.task, some, trial.guess) for trial in trials]
+        judges = self.portfolio.judges_after(last)
+        every = posteriors(judges, self.task, some, [trial.guess for trial in trials])
+        for judge, values in zip(judges, every, strict=True):
             chosen, reached = [0], trials[0]
             for _ in range(self.effort.several - 1):
                 wider = [[*chosen, i] for i in range(len(trials)) if i not in chosen]

@@ -103,7 +103,7 @@ def stage_after(
     """
     families: dict[str, list[int]] = {}
     for place, (last, stage) in enumerate(zip(before, stages, strict=True)):
-        held = "" if last is None or stage.labels != "joint" else f" {place}"  # its own labels: on its own
+        held = "" if last is None else f" {last.labels.tolist()}"  # labels that were searched for may differ
         families.setdefault(f"{last is None} {family(stage)}{held}", []).append(place)
     results: dict[int, Reconstruction] = {}
     for places in families.values():
@@ -171,6 +171,18 @@ def posterior(
         return still(task, observations).log_posterior
     seen = _with_labels(observations, guess)
     return still(task, seen, begin=guess.inputs).log_posterior.nan_to_num(nan=-torch.inf)
+
+
+def posteriors(
+    judges: Sequence[Adversary], task: Task, observations: Sequence[Observation], guesses: Sequence[Reconstruction]
+) -> list[list[Tensor]]:
+    """The log posterior ``[n]`` of every guess under every judge, in one evaluation."""
+    stills = [replace(judge, solver=_Stay(), restarts=1) for judge in judges for _ in guesses]
+    done = [
+        one.log_posterior.nan_to_num(nan=-torch.inf)
+        for one in stage_after([*guesses] * len(judges), stills, task, observations)
+    ]
+    return [done[i : i + len(guesses)] for i in range(0, len(done), len(guesses))]
 
 
 @register("attack", "best_of")

@@ -181,14 +181,14 @@ def exchanges(
             continue
         start = own.get((state.path.parent, _round(state))) or starts.get(_round(state), before)
         if start is None:
-            fault = FileError(
+            missing = FileError(
                 f"there are no weights that round {_round(state)} began with",
                 where=str(state.path),
                 remedy="put them into the folder as r<round>.safetensors, or give --before",
             )
             if unusable is None:
-                raise fault
-            unusable(fault)
+                raise missing
+            unusable(missing)
             continue
         yield start, state
 
