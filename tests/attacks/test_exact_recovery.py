@@ -156,7 +156,7 @@ def test_the_mean_of_two_that_are_nearly_equal_is_no_record(defense: str) -> Non
     """Their derivatives are so alike that every unit gives the same mean: twice a record that is not there."""
     records, client = images(4), task(4).protect(defense)
     inputs = records.inputs.clone()
-    inputs[3] = inputs[2] + 1e-4 * (inputs[1] - inputs[2])
+    inputs[3] = inputs[2] + 1e-4 * (images(1, seed=9).inputs[0] - 0.5)
     alike = lg.Records(inputs, torch.tensor([0, 1, 2, 2]), IMAGES)
     recovery = recover(client, lg.observe(client, alike)[0], starts=32, samples=4096)
     assert recovery.rank == 4
@@ -174,12 +174,12 @@ def test_a_mixture_that_every_live_unit_agrees_on_is_no_record(defense: str, liv
     with torch.no_grad():
         for value in model.parameters():
             value.copy_(torch.randn(value.shape, generator=generator, dtype=torch.float64) / 3)
-        model[0].bias.copy_(torch.where(torch.arange(30) < live, 20.0, -20.0))  # type: ignore[operator]
-    inputs = torch.randn(3, 6, generator=generator, dtype=torch.float64)
+        model[0].bias.copy_(torch.where(torch.arange(30) < live, 3.0, -3.0))  # type: ignore[operator]
+    inputs = torch.rand(3, 6, generator=generator, dtype=torch.float64)
     records = lg.Records(inputs, torch.zeros(3, dtype=torch.long), domain)
     client = lg.Task(model, domain, lg.Recipe(batch=3)).protect(defense)
     recovery = recover(client, lg.observe(client, records)[0], starts=32, samples=4096)
-    assert recovery.rank == 1
+    assert recovery.rank < 3
     assert len(recovery) == 0
 
 

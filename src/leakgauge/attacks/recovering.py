@@ -199,19 +199,12 @@ class _Case:
         if len(certified) == rank and "peeling" not in methods:  # quotients of single rows are better than any fit
             certified = _polished(certified, layer)
         result = self._result(certified, tuple(methods), rank, gradient, peeled.certifier.factor)
-        if self._proves(certified, certifier, result):
+        if certifier.factor is not None or len(certified) != 1 or self.batch == 1:
             return result
+        # of a free scale one candidate fits it to whatever it is, and a mixture in a linear region explains everything;
+        # two that agree on it do so by half their digits
         lone = self._result(certifier.none(), (), rank, gradient)
         return replace(lone, notes=(*lone.notes, LONE))
-
-    def _proves(self, certified: Certified, certifier: Certifier, result: Recovery) -> bool:
-        """Whether what is certified is no mixture. If κ is not known, one candidate alone fits it to whatever it is.
-
-        Two that agree on κ do so by half their digits; one that explains the whole update needs no second.
-        """
-        if certifier.factor is not None or len(certified) != 1 or self.batch == 1:
-            return True
-        return self.layer.raw and result.residue <= self._precision.tolerance
 
     @property
     def _gradient(self) -> dict[str, Tensor]:
