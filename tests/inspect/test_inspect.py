@@ -332,7 +332,12 @@ def test_a_folder_of_rounds_and_clients(tmp_path: Path) -> None:
     assert [c.name for c in captures] == [f"{n}.safetensors" for n in ("r1-client1", "r2-client1", "u1", "u2")]
     assert [int(c.gradient["3.bias"].argmin()) for c in captures] == [2, 2, 0, 0]
     (tmp_path / "r2.safetensors").unlink()
-    with pytest.raises(FileError, match="round 2 began with"):
+    with pytest.warns(CaptureWarning, match="round 2 began with") as told:
+        rest = folder_of(tmp_path, small())
+    assert len(told) == 2  # both clients of round 2; those of round 1 are kept
+    assert [c.name for c in rest] == ["r1-client1.safetensors", "u1.safetensors"]
+    (tmp_path / "r1.safetensors").unlink()
+    with pytest.raises(FileError, match=r"round \d began with"):
         folder_of(tmp_path, small())
     assert len(folder_of(tmp_path, small(), captures[0].before)) == 4
 
