@@ -84,7 +84,7 @@ class Adversary(Part):
     the steps; the best iterate is judged without it. ``ball`` averages over the δ-ball (Algorithm 1).
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     likelihood: Likelihood = field(default_factory=L2)
     prior: Prior = field(default_factory=Uniform)
