@@ -20,7 +20,7 @@ from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.rates import Shared
 from leakgauge.adversary.solver import Adam, Ball, Constant, Schedule, Solver
 from leakgauge.adversary.statistics import Norms
-from leakgauge.adversary.treatments import Case, treatments
+from leakgauge.adversary.treatments import Case, knowledge, treatments
 from leakgauge.expr import Part, register
 from leakgauge.observation import Observation
 from leakgauge.priors import Uniform
@@ -115,7 +115,7 @@ class Adversary(Part):
 
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
         """What this adversary does about every nuisance of the task, granted or hidden."""
-        return treatments(Case(self, task, (threat or Threat()).mapping(task.nuisances)))
+        return treatments(Case(self, task, knowledge(task, threat)))
 
     def __call__(
         self,

@@ -33,7 +33,7 @@ from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.rates import Shared
 from leakgauge.adversary.rounding import is_rounding
 from leakgauge.adversary.simulation import simulate
-from leakgauge.adversary.treatments import with_treatment
+from leakgauge.adversary.treatments import knowledge, with_treatment
 from leakgauge.attacks import ats, mixing  # noqa: F401  (they register how their encodings are undone)
 from leakgauge.attacks.adapting import decoder_of, hint_of
 from leakgauge.attacks.analytic import Analytic, inverts
@@ -150,7 +150,7 @@ class Adaptive(Part):
 
     def against(self, task: Task, threat: Threat | None = None) -> Approach:
         """How it attacks this task under this threat. A call adds what follows: a second stage, decoding, undoing."""
-        knows = (threat or Threat()).mapping(task.nuisances)
+        knows = knowledge(task, threat)
         simulation = simulate(task, silent=is_opaque)
         if simulation.stand_ins:
             threat = (threat or Threat()).about(simulation.task.nuisances)
