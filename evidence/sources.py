@@ -27,6 +27,12 @@ OPEN = re.compile(rf"^(?:{'|'.join(ROOTS)})(?:\.\w+)*\.$")
 """The beginning of ``f"leakgauge.{room}"``."""
 
 
+RESULTS = ("docs/evidence/", "docs/evidence.md", "docs/papers/", "docs/papers.md")
+"""Stored results and the pages that are generated from them."""
+FIGURES = re.compile(rb"(<!-- evidence:[\w.-]+ -->).*?(<!-- /evidence -->)", re.DOTALL)
+"""What is filled in from stored results."""
+
+
 @dataclass(frozen=True)
 class Fingerprint:
     """A hash of the code that a check depends on, the files it is in, and imports that lead nowhere."""
@@ -239,10 +245,14 @@ class _Visit:
                 self.target(home)
 
     def add_files(self, path: Path) -> None:
-        """A file, or all files of a folder."""
+        """A file, or all files of a folder but stored results and their page, which would make themselves old."""
         if not path.exists():
             self.missing.add(path.relative_to(self.sources.root).as_posix())
-        self.data |= {p for p in (path, *path.rglob("*")) if p.is_file() and p.suffix != ".pyc"}
+        inside = {p for p in path.rglob("*") if not self._is_result(p)}
+        self.data |= {p for p in {path, *inside} if p.is_file() and p.suffix != ".pyc"}
+
+    def _is_result(self, path: Path) -> bool:
+        return path.relative_to(self.sources.root).as_posix().startswith(RESULTS)
 
     def result(self) -> Fingerprint:
         digest = hashlib.sha256()
@@ -250,5 +260,11 @@ class _Visit:
             digest.update(line.encode() + b"\0")
         for path in sorted(self.data):
             digest.update(path.relative_to(self.sources.root).as_posix().encode() + b"\0")
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
+            digest.update(hashlib.sha256(_without_figures(path)).digest())
         return Fingerprint(digest.hexdigest(), tuple(sorted(self.data | self.code)), tuple(sorted(self.missing)))
+
+
+def _without_figures(path: Path) -> bytes:
+    """A file as it was written by hand: in texts, without the figures that are filled in automatically."""
+    content = path.read_bytes()
+    return FIGURES.sub(rb"\1\2", content) if path.suffix == ".md" else content

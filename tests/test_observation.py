@@ -228,3 +228,11 @@ def test_an_attack_on_something_else_says_so_in_one_sentence(attack: Any) -> Non
     for wrong in ((task, records), (task, seen[0]), (seen, task), (task, records.inputs)):
         with pytest.raises(ObservationError, match=r"attack: .*; (call it with|give)"):
             attack(*wrong)
+
+
+@pytest.mark.parametrize("ask", [attacks.adaptive().against, attacks.standard().treatments, attacks.dlg().treatments])
+def test_treatments_of_something_else_say_so_in_one_sentence(ask: Any) -> None:
+    task = small_task()
+    for wrong in ((task.model,), (task, "known"), (small_records(1), Threat())):
+        with pytest.raises(ObservationError, match=r"threat: .* is a .*; give a T"):
+            ask(*wrong)

@@ -191,3 +191,21 @@ def test_a_dump_tells_different_programs_apart() -> None:
     programs = ["x = 1", "x = 1.0", "x = '1'", "x: int = 1", "y = 1", "x = [1]", "x = (1,)", "x = f'{1}'", "x = True"]
     programs += ["x += 1", "x = not 1", "x = -1", "x = {1}", "def x(): 1", "async def x(): 1", "class x: 1", "x = b'1'"]
     assert len({dump(ast.parse(text)) for text in programs}) == len(programs)
+
+
+def test_a_folder_is_hashed_without_the_results_stored_in_it(project: Path) -> None:
+    """Else a check that uses the docs would be older than itself as soon as its result is stored."""
+
+    def digest() -> str:
+        return Sources(project).fingerprint("evidence.checks.some", "types", ("docs/",)).digest
+
+    (project / "docs" / "evidence").mkdir(parents=True)
+    text = project / "docs" / "page.md"
+    text.write_text("We measured <!-- evidence:some -->1 dB<!-- /evidence --> once.")
+    before = digest()
+    (project / "docs" / "evidence" / "some.json").write_text("{}")
+    (project / "docs" / "evidence.md").write_text("all results")
+    text.write_text("We measured <!-- evidence:some -->2 dB<!-- /evidence --> once.")
+    assert digest() == before
+    text.write_text("We measured <!-- evidence:some -->2 dB<!-- /evidence --> twice.")
+    assert digest() != before

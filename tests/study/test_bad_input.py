@@ -113,6 +113,11 @@ SPECS: dict[str, tuple[dict[str, Any], str, tuple[str, str]]] = {
         "threat.grants.0",
         ("no defense of this spec has a nuisance 'mask'", "mixup.indices"),
     ),
+    "a grant by its place in a chain": (
+        {"defenses": {"d": "random_prune(p=0.5) | gaussian(std=0.1)"}, "threat": {"grants": ["0.mask"]}},
+        "threat.grants.0",
+        ("no defense of this spec has a nuisance '0.mask'", "random_prune.mask"),
+    ),
     "a layer to drop that is not there": (
         {"adversaries": {"a": "drop_layer(layer='linaer1')"}},
         "adversaries.a",

@@ -20,7 +20,7 @@ from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.rates import Shared
 from leakgauge.adversary.solver import Adam, Ball, Constant, Schedule, Solver
 from leakgauge.adversary.statistics import Norms
-from leakgauge.adversary.treatments import Case, treatments
+from leakgauge.adversary.treatments import Case, knowledge, treatments
 from leakgauge.expr import Part, register
 from leakgauge.observation import Observation
 from leakgauge.priors import Uniform
@@ -79,12 +79,13 @@ class Adversary(Part):
     (:mod:`~leakgauge.adversary.statistics`); the prior ``batch_norm()`` draws the candidate's toward them.
     :meth:`treatments` says what is done about each nuisance.
     Of ``restarts`` starts the best log posterior wins (the truth is not seen); a flat ``start`` (grey, zeros) is the
-    first of them, the others begin with noise; ``prior`` begins where the prior says.
+    first of them, the others begin with noise; ``prior`` begins where the prior says. A constant answer from ``grey``
+    stands at the most probable level (:mod:`~leakgauge.adversary.levels`).
     With a ``target`` on the solver, only observations that missed it start again. ``anneal`` weighs the likelihood over
     the steps; the best iterate is judged without it. ``ball`` averages over the δ-ball (Algorithm 1).
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     likelihood: Likelihood = field(default_factory=L2)
     prior: Prior = field(default_factory=Uniform)
@@ -114,7 +115,7 @@ class Adversary(Part):
 
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
         """What this adversary does about every nuisance of the task, granted or hidden."""
-        return treatments(Case(self, task, (threat or Threat()).mapping(task.nuisances)))
+        return treatments(Case(self, task, knowledge(task, threat)))
 
     def __call__(
         self,

@@ -64,6 +64,12 @@ class Beginning:
         """Of every round, the first one that drew the same hidden rates."""
         return self.shared.first if self.shared else tuple(range(len(self.group.states)))
 
+    @property
+    def at_grey(self) -> bool:
+        """Whether first starts are the middle of the box: one level of many that could be."""
+        moves_inputs = self.begin is None and self.generator is None
+        return moves_inputs and self.adversary.start == "grey" and self.task.domain.box is not None
+
     def labels_of(self, keys: Sequence[Key]) -> Tensor | None:
         if self.labels is None:
             return None

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from leakgauge.adversary.statistics import are_leaked, have_running
 from leakgauge.client import BATCH_STATISTICS, DROPOUT, LABELS, LEARNING_RATE, ORDER
+from leakgauge.errors import ObservationError
 from leakgauge.laws import Uniform
 from leakgauge.priors import BatchNorm, Scaled, Sum
 from leakgauge.task import Task
-from leakgauge.types import How, Knowledge, Nuisance, Treatment
+from leakgauge.types import How, Knowledge, Nuisance, Threat, Treatment
 
 if TYPE_CHECKING:
     from leakgauge.adversary.adversary import Adversary
@@ -64,6 +65,21 @@ class Case:
         if not self.scales:
             return None
         return self.adversary.likelihood.of_hidden_scale(self.task.protection, self.scale_law)
+
+
+def knowledge(task: Task, threat: Threat | None) -> dict[str, Knowledge]:
+    """What a threat says about every nuisance of a task: address → granted or hidden."""
+    if not isinstance(task, Task):
+        raise ObservationError(
+            f"the first argument is a {type(task).__name__}", where="threat", remedy="give a Task, then a Threat"
+        )
+    if threat is not None and not isinstance(threat, Threat):
+        raise ObservationError(
+            f"the threat is a {type(threat).__name__}",
+            where="threat",
+            remedy='give a Threat, as in Threat(labels="known")',
+        )
+    return dict((threat or Threat()).mapping(task.nuisances))
 
 
 Rule = Callable[[Case, str, Nuisance], Treatment | None]
@@ -209,4 +225,4 @@ def with_treatment(listed: tuple[Treatment, ...], *changed: Treatment) -> tuple[
     )
 
 
-__all__ = ["RULES", "Case", "compares_statistics", "rule", "settled", "treatments", "with_treatment"]
+__all__ = ["RULES", "Case", "compares_statistics", "knowledge", "rule", "settled", "treatments", "with_treatment"]

@@ -8,9 +8,9 @@ off the released update (the mask of a pruning, its threshold) is read off.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -25,62 +25,57 @@ from leakgauge.adversary import (
     cosine_decay,
     density,
     forgiving,
-    l2,
     through,
 )
 from leakgauge.adversary.adversary import MEMORY
 from leakgauge.adversary.joining import joined
-from leakgauge.adversary.likelihoods import Density
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.rates import Shared
 from leakgauge.adversary.rounding import is_rounding
-from leakgauge.adversary.simulation import Simulation, StandIn, simulate, simulate_whole
-from leakgauge.adversary.simulation.labels import labels_by_simulation
-from leakgauge.adversary.simulation.simulate import is_silent
-from leakgauge.adversary.treatments import Case, with_treatment
+from leakgauge.adversary.simulation import simulate
+from leakgauge.adversary.treatments import knowledge, with_treatment
 from leakgauge.attacks import ats, mixing  # noqa: F401  (they register how their encodings are undone)
 from leakgauge.attacks.adapting import decoder_of, hint_of
 from leakgauge.attacks.analytic import Analytic, inverts
+from leakgauge.attacks.approach import Approach, of_belief, of_bottleneck, of_encodings, of_ratio, of_scales
 from leakgauge.attacks.averaging import by_means
-from leakgauge.attacks.believed import believed, with_received_norm, without_small_noise
+from leakgauge.attacks.believed import without_small_noise
+from leakgauge.attacks.circumstances import (
+    has_dropout,
+    is_exact,
+    is_opaque,
+    is_smooth,
+    ratio_is_exact,
+    recovery_sentence,
+    simulation_sentences,
+)
 from leakgauge.attacks.differences import without_repeats
 from leakgauge.attacks.exact_recovery import assembled
+from leakgauge.attacks.lengths import LENGTHS, closer, hides_scale, lengths_tell, with_lengths
 from leakgauge.attacks.norms import knows_statistics, with_statistics
-from leakgauge.attacks.precode import NOISE, Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
-from leakgauge.attacks.recovering import NOT_APPLICABLE, first_layer, obstacle, recover
+from leakgauge.attacks.precode import Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
+from leakgauge.attacks.recovering import obstacle, recover
 from leakgauge.attacks.shared_rates import with_shared_rates
 from leakgauge.attacks.surrogate import PLACES, is_worth, surrogate, treated
-from leakgauge.client import BATCH_STATISTICS, LABELS
+from leakgauge.attacks.without_density import (
+    How,
+    by_belief,
+    by_cosine,
+    by_received_norm,
+    by_simulation,
+    labelled,
+    models_all_by_leaving_out,
+)
+from leakgauge.client import BATCH_STATISTICS
 from leakgauge.defenses import Protection, UpdatePart
 from leakgauge.defenses import protection as read
 from leakgauge.defenses.update.chain import is_noise
-from leakgauge.errors import AssumptionWarning, NoDensityError, NotModelledWarning
+from leakgauge.errors import AssumptionWarning, NoDensityError
 from leakgauge.expr import Part, register
 from leakgauge.observation import Observation, check
 from leakgauge.priors import tv, uniform
 from leakgauge.task import Task
 from leakgauge.types import Progress, Threat, Treatment
-
-LENGTHS = through(l2(relative=True))
-"""Of updates whose scale is not hidden, the norm tells something, too."""
-
-
-@dataclass(frozen=True)
-class Approach:
-    """How ``adaptive()`` attacks a task under a threat: where it begins, and what it does about every nuisance."""
-
-    adversary: Adversary
-    treatments: tuple[Treatment, ...]
-    exact: bool = False
-    simulated: tuple[str, ...] = ()
-    """What it made of every part that has only a ``release``, a sentence each."""
-    recovery: str = ""
-    """What exact recovery does about a batch, or why it does not apply; empty where the network gives it no hold."""
-
-    def __str__(self) -> str:
-        begins = "a linear layer is read off exactly" if self.exact else repr(self.adversary)
-        lines = (f"  {line}" for line in (*self.simulated, *self.treatments))
-        return "\n".join([*filter(None, [self.recovery]), begins, *lines])
 
 
 @register("attack", "adaptive")
@@ -130,7 +125,7 @@ class Adaptive(Part):
     CNN, noise of std 0.001 to 0.1).
     """
 
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
     models_defense: ClassVar[Literal["any"]] = "any"
 
     steps: int = 1000
@@ -155,54 +150,31 @@ class Adaptive(Part):
 
     def against(self, task: Task, threat: Threat | None = None) -> Approach:
         """How it attacks this task under this threat. A call adds what follows: a second stage, decoding, undoing."""
-        knows = (threat or Threat()).mapping(task.nuisances)
-        simulation = simulate(task, silent=_unknown)
+        knows = knowledge(task, threat)
+        simulation = simulate(task, silent=is_opaque)
         if simulation.stand_ins:
             threat = (threat or Threat()).about(simulation.task.nuisances)
         task = simulation.task
         adversary = self._adversary(task, known=knows.get(BATCH_STATISTICS) == "granted")
-        exact = _is_exact(task, task.recipe.batch)
         listed = adversary.treatments(task, threat)
-        changed = [*self._of_model(task, exact), *_of_scales(task)]
-        for label, part in task.protection.stage("input").items():
-            decoder = decoder_of(part)  # type: ignore[arg-type]
-            changed += decoder.treat(part, label, knows) if decoder else ()
-        changed += self._of_belief(task, listed)
+        batch = task.recipe.batch
+        changed = of_bottleneck(task, self.latent, exact=is_exact(task, batch))
+        changed += [*of_scales(task), *of_encodings(task, knows), *of_belief(task, listed)]
         if is_worth(task, self.unroll):
             changed += treated(task, listed)
-        exact = exact or _ratio_is_exact(task, task.recipe.batch)
-        if exact and inverts(task):
-            words = "hidden; cancelled in the ratio of weight and bias"
-            changed += [Treatment(a, "cancelled", words) for a in Case(adversary, task, knows).rates]
-        simulated = tuple(_sentences(simulation))
-        treatments = with_treatment(listed, *changed)
-        return Approach(adversary, treatments, exact and inverts(task), simulated, _recovery(task))
+        exact = ratio_is_exact(task, batch) and inverts(task)
+        if exact:
+            changed += of_ratio(adversary, task, knows)
+        simulated = tuple(simulation_sentences(simulation))
+        return Approach(adversary, with_treatment(listed, *changed), exact, simulated, recovery_sentence(task))
 
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
         """What it does about every nuisance of the task."""
         return self.against(task, threat).treatments
 
-    def _of_belief(self, task: Task, listed: Sequence[Treatment]) -> Sequence[Treatment]:
-        """What has no density is taken for what is near to it and has one."""
-        assumed = believed(task.protection.update)
-        if assumed == task.protection.update or not any(is_noise(part) for part in task.protection.chain.parts):
-            return ()
-        sentence = f"hidden; where that leaves no density, {assumed!r} is assumed"
-        update = {nuisance.name for nuisance in task.protection.chain.nuisances}
-        return [Treatment(t.address, "assumed", sentence) for t in listed if t.how == "assumed" and t.address in update]
-
-    def _of_model(self, task: Task, exact: bool) -> Sequence[Treatment]:
-        if not task.protection.model:
-            return ()
-        if exact:
-            return (Treatment(NOISE, "read off", "hidden; recovered from the bottleneck's own gradients"),)
-        if self.latent == "before":
-            return (Treatment(NOISE, "cancelled", "hidden; only layers before the bottleneck are matched"),)
-        return ()
-
     def _adversary(self, task: Task, *, known: bool) -> Adversary:
         """The adversary of a task's protection, recipe and network; ``known``: batch statistics are granted."""
-        adversary = self.adversary(task.protection, images=_smooth(task), dropout=_drops(task))
+        adversary = self.adversary(task.protection, images=is_smooth(task), dropout=has_dropout(task))
         return with_statistics(adversary, task, known=known)
 
     def adversary(self, protection: str | Protection, *, images: bool = True, dropout: bool = False) -> Adversary:
@@ -225,7 +197,7 @@ class Adaptive(Part):
         if not dropout and (not protection.model or self.latent == "before"):
             return adversary
         # in one stage: a second would not begin at the noise that the first one found
-        adversary = replace(adversary, likelihood=LENGTHS) if _lengths_tell(adversary, protection) else adversary
+        adversary = replace(adversary, likelihood=LENGTHS) if lengths_tell(adversary, protection) else adversary
         return with_latent_noise(adversary)
 
     def __call__(
@@ -252,70 +224,48 @@ class Adaptive(Part):
         decoder = decoder_of(part) if part is not None else None
         return invert(observations) if decoder is None else decoder.undo(invert, part, observations)
 
-    def _invert_and_share(
-        self, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]
-    ) -> Reconstruction:
+    def _invert_and_share(self, task: Task, observations: Sequence[Observation], how: How) -> Reconstruction:
         """Then, where hidden rates repeat, by the lengths of the updates as well, under rates that rounds share."""
 
-        def closer(some: Sequence[Observation], begin: Tensor, shared: Shared) -> Reconstruction:
-            own = _closer(self._adversary(task, known=knows_statistics(some)))
+        def go_on(some: Sequence[Observation], begin: Tensor, shared: Shared) -> Reconstruction:
+            own = closer(self._adversary(task, known=knows_statistics(some)))
             return own(task, some, **how, begin=begin, shared=shared)
 
         guesses = self._invert(task, observations, how)
-        if is_worth(task, self.unroll) or any(_unknown(part) for part in task.protection.chain.parts):
+        if is_worth(task, self.unroll) or any(is_opaque(part) for part in task.protection.chain.parts):
             return guesses
-        return with_shared_rates(task, observations, guesses, closer)
+        return with_shared_rates(task, observations, guesses, go_on)
 
-    def _invert(self, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]) -> Reconstruction:
+    def _invert(self, task: Task, observations: Sequence[Observation], how: How) -> Reconstruction:
         """What the client computed on: the records, or what its input stage made of them."""
-        simulation = simulate(task, silent=_unknown)
-        for stand_in in simulation.stand_ins:
-            warnings.warn(f"adaptive(): {stand_in!r} is {stand_in.sentence}", AssumptionWarning, stacklevel=4)
-        task, observations = simulation.task, self._labelled(simulation, observations)
-        quiet = without_small_noise(task.protection.update, [r.observed for one in observations for r in one.rounds])
-        if quiet != task.protection.update:
-            what = f"adaptive() assumes {quiet!r}: noise is small beside the steps after it"
-            warnings.warn(what, AssumptionWarning, stacklevel=4)
-            task = replace(task, protection=replace(task.protection, update=quiet))
+        task, observations = self._modelled(task, observations)
         adversary = self._adversary(task, known=knows_statistics(observations))
-        exact = all(one.rounds and _is_exact(task, one.batch) for one in observations)
-        ratio = all(one.rounds and _ratio_is_exact(task, one.batch) for one in observations)
-        if ratio and inverts(task):
+        if inverts(task) and all(one.rounds and ratio_is_exact(task, one.batch) for one in observations):
             return Analytic()(task, observations, **how)
         if is_worth(task, self.unroll):
             return self._by_surrogate(task, observations, how)
+        exact = all(one.rounds and is_exact(task, one.batch) for one in observations)
         if not exact and obstacle(task) is None:
-            return self._taken_apart(adversary, task, observations, how)
+            return _taken_apart(adversary, task, observations, how)
         reconstruction = self._optimised(adversary, task, observations, how, exact)
-        recovery = _recovery(task)
+        recovery = recovery_sentence(task)
         return replace(reconstruction, notes=(*reconstruction.notes, recovery)) if recovery else reconstruction
 
-    def _taken_apart(
-        self, adversary: Adversary, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]
-    ) -> Reconstruction:
-        """Every record that can be certified; the rest of each update is attacked as that of a smaller batch."""
-        recoveries = [recover(task, one, seed=how["seed"]) for one in observations]
-        ended: list[Reconstruction] = []
-
-        def attacked(left: Sequence[Observation]) -> list[tuple[Tensor, Tensor]]:
-            guesses: dict[int, tuple[Tensor, Tensor]] = {}
-            for size in sorted({one.batch for one in left}):
-                at = [i for i, one in enumerate(left) if one.batch == size]
-                some = adversary(task, [left[i] for i in at], **how)
-                ended.append(some)
-                guesses |= dict(zip(at, zip(some.inputs, some.labels, strict=True), strict=True))
-            return [guesses[i] for i in range(len(left))]
-
-        whole = assembled(task, observations, recoveries, attacked)
-        return replace(whole, evaluations=sum(some.evaluations for some in ended))
+    def _modelled(self, task: Task, observations: Sequence[Observation]) -> tuple[Task, list[Observation]]:
+        """Stand-ins for parts with nothing but a release, and no noise that is small beside later roundings."""
+        simulation = simulate(task, silent=is_opaque)
+        for stand_in in simulation.stand_ins:
+            warnings.warn(f"adaptive(): {stand_in!r} is {stand_in.sentence}", AssumptionWarning, stacklevel=5)
+        task, modelled = simulation.task, labelled(simulation, observations, self.labels)
+        quiet = without_small_noise(task.protection.update, [r.observed for one in modelled for r in one.rounds])
+        if quiet != task.protection.update:
+            what = f"adaptive() assumes {quiet!r}: noise is small beside the steps after it"
+            warnings.warn(what, AssumptionWarning, stacklevel=5)
+            task = replace(task, protection=replace(task.protection, update=quiet))
+        return task, modelled
 
     def _optimised(
-        self,
-        adversary: Adversary,
-        task: Task,
-        observations: Sequence[Observation],
-        how: Mapping[str, Any],
-        exact: bool,
+        self, adversary: Adversary, task: Task, observations: Sequence[Observation], how: How, exact: bool
     ) -> Reconstruction:
         if task.protection.model:
             if exact:
@@ -324,14 +274,36 @@ class Adaptive(Part):
                 return before_bottleneck(task, adversary)(task, observations, **how)
         try:
             if self.bound == "received":
-                return self._bound_received(adversary, task, observations, how)
-            if _lengths_tell(adversary, task.protection) and not _hides_scale(task, observations):
-                return _with_length(adversary, task, observations, how)
+                return by_received_norm(adversary, task, observations, how)
+            if lengths_tell(adversary, task.protection) and not hides_scale(task, observations):
+                return with_lengths(adversary, task, observations, how)
             return adversary(task, observations, **how)
         except NoDensityError as reason:
             return self._without_density(adversary, task, observations, how, reason)
 
-    def _by_surrogate(self, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]) -> Reconstruction:
+    def _without_density(
+        self, adversary: Adversary, task: Task, observations: Sequence[Observation], how: How, reason: NoDensityError
+    ) -> Reconstruction:
+        """What is nearest to the protection and has a density; else a simulation; else a cosine."""
+        known = knows_statistics(observations)
+
+        def adversary_of(simulated: Task) -> Adversary:
+            own = self._adversary(simulated, known=known)
+            return replace(own, rule=adversary.rule, hidden=adversary.hidden)
+
+        believing = by_belief(adversary, task, observations, how, reason)
+        if believing is not None:
+            return believing
+        if not models_all_by_leaving_out(task):
+            simulated = by_simulation(adversary_of, task, observations, how, reason)
+            if isinstance(simulated, Reconstruction):
+                return simulated
+            reason = simulated
+        plain = with_statistics(self.adversary(Protection(), images=is_smooth(task)), task, known=known)
+        plain = plain if adversary.hidden is None else with_latent_noise(plain)
+        return by_cosine(plain, task, observations, how, reason)
+
+    def _by_surrogate(self, task: Task, observations: Sequence[Observation], how: How) -> Reconstruction:
         """Many local steps as one gradient on the way; of the places tried, the one that fits best."""
         steps = task.recipe.total_steps
         what = f"adaptive() takes {steps} local steps for one gradient on the way; say unroll={steps}"
@@ -347,160 +319,27 @@ class Adaptive(Part):
         chosen = joined(tried, [place * count + i for i, place in enumerate(best)])
         return replace(chosen, evaluations=sum(one.evaluations for one in tried))
 
-    def _labelled(self, simulation: Simulation, observations: Sequence[Observation]) -> list[Observation]:
-        """The observations of the simulated task; the labels that a stand-in hides come from simulated releases."""
-        before = simulation.observed(observations)
-        hidden = self.labels == "inferred" and any(one.labels is None for one in before)
-        stands = any(isinstance(part, StandIn) for part in simulation.task.protection.chain.parts)
-        if not stands or not hidden or any(one.batch > 1 for one in before):
-            return before
-        labels = labels_by_simulation(simulation.task, before)
-        return [one.given(LABELS, label) for one, label in zip(before, labels, strict=True)]
-
-    def _bound_received(
-        self, adversary: Adversary, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]
-    ) -> Reconstruction:
-        """Each observation under the clipping bound that its own norm suggests."""
-        reconstructions = []
-        for one in observations:
-            assumed = with_received_norm(task.protection.update, one.rounds[0].observed)
-            changed = assumed != task.protection.update
-            own = replace(adversary, likelihood=density(assumed=assumed)) if changed else adversary
-            reconstructions.append(own(task, [one], **how))
-        return joined(reconstructions, range(len(reconstructions)))
-
-    def _without_density(
-        self,
-        adversary: Adversary,
-        task: Task,
-        observations: Sequence[Observation],
-        how: Mapping[str, Any],
-        reason: NoDensityError,
-    ) -> Reconstruction:
-        """What is nearest to the protection and has a density; else a cosine of what is not covered up."""
-        assumed = believed(task.protection.update)
-        if assumed != task.protection.update:
-            try:
-                reconstruction = replace(adversary, likelihood=density(assumed=assumed))(task, observations, **how)
-            except NoDensityError:
-                pass
-            else:
-                warnings.warn(f"adaptive() assumes {assumed!r}: {reason}", AssumptionWarning, stacklevel=4)
-                return reconstruction
-        drop = tuple(name for part in task.protection.chain.parts for name in hint_of(part).drop)
-        category: type[AssumptionWarning] = AssumptionWarning
-        # to leave out what a part covered up models it, but no other part
-        if not drop or any(_unknown(part) for part in task.protection.chain.parts):
-            simulation = simulate_whole(task)
-            if not simulation.unmodelled:
-                what = f"{_sentences(simulation)[0]}, since {reason}"
-                warnings.warn(f"adaptive(): {what}", AssumptionWarning, stacklevel=4)
-                own = self._adversary(simulation.task, known=knows_statistics(observations))
-                own = replace(own, rule=adversary.rule, hidden=adversary.hidden)
-                return own(simulation.task, self._labelled(simulation, observations), **how)
-            part, why = simulation.unmodelled[0]
-            category, reason = NotModelledWarning, NoDensityError(f"{part!r} is not modelled: {why}")
-        warnings.warn(f"adaptive() falls back to a cosine: {reason}", category, stacklevel=4)
-        plain = replace(self.adversary(Protection(), images=_smooth(task)), likelihood=cosine(drop=drop))
-        plain = with_statistics(plain, task, known=knows_statistics(observations))
-        plain = plain if adversary.hidden is None else with_latent_noise(plain)
-        return plain(task, observations, **how)
-
-
-def _recovery(task: Task) -> str:
-    """What exact recovery does about a batch, as a sentence; nothing where the network gives it no hold."""
-    if task.recipe.batch == 1 or first_layer(task) is None:
-        return ""
-    reason = obstacle(task)
-    return NOT_APPLICABLE + reason if reason else "exact recovery first: peeling, then sparse directions"
-
 
 def _likelihood(parts: Sequence[UpdatePart], *, noisy: bool) -> Likelihood:
     return density() if noisy else cosine() if all(hint_of(part).scales for part in parts) else through(cosine())
 
 
-def _unknown(part: UpdatePart) -> bool:
-    """Whether nothing is known of a part but its release."""
-    return is_silent(part) and not hint_of(part).scales
+def _taken_apart(adversary: Adversary, task: Task, observations: Sequence[Observation], how: How) -> Reconstruction:
+    """Every record that can be certified; the rest of each update is attacked as that of a smaller batch."""
+    recoveries = [recover(task, one, seed=how["seed"]) for one in observations]
+    ended: list[Reconstruction] = []
 
+    def attacked(left: Sequence[Observation]) -> list[tuple[Tensor, Tensor]]:
+        guesses: dict[int, tuple[Tensor, Tensor]] = {}
+        for size in sorted({one.batch for one in left}):
+            at = [i for i, one in enumerate(left) if one.batch == size]
+            some = adversary(task, [left[i] for i in at], **how)
+            ended.append(some)
+            guesses |= dict(zip(at, zip(some.inputs, some.labels, strict=True), strict=True))
+        return [guesses[i] for i in range(len(left))]
 
-def _sentences(simulation: Simulation) -> list[str]:
-    return [
-        *(f"{part!r} is {part.sentence}" for part in simulation.stand_ins),
-        *(f"{part!r} is not modelled: {reason}" for part, reason in simulation.unmodelled),
-    ]
-
-
-def _smooth(task: Task) -> bool:
-    """Whether what the client computes on looks like images: flipped pixels are not smooth."""
-    decoders = [decoder_of(part) for part in task.protection.input]
-    return task.domain.kind == "image" and all(decoder is None or decoder.smooth for decoder in decoders)
-
-
-def _drops(task: Task) -> bool:
-    return "recipe.dropout" in task.nuisances
-
-
-def _of_scales(task: Task) -> list[Treatment]:
-    """The nuisances of parts that only scale the update, where nothing else acts on it."""
-    parts = task.protection.chain.labelled
-    if not all(hint_of(part).scales for part in parts.values()):
-        return []
-    addresses = [f"{label}.{nuisance.name}" for label, part in parts.items() for nuisance in part.nuisances]
-    return [Treatment(a, "cancelled", "hidden; cancelled, since directions alone are matched") for a in addresses]
-
-
-def _lengths_tell(adversary: Adversary, protection: Protection) -> bool:
-    """Whether directions of thresholded updates are matched, and lengths may be, too: no scale is hidden."""
-    some = any(hint_of(part).lengths for part in protection.chain.parts)
-    return some and adversary.likelihood == through(cosine()) and not protection.training
-
-
-def _hides_scale(task: Task, observations: Sequence[Observation]) -> bool:
-    rate = "recipe.learning_rate"
-    return rate in task.nuisances and any(rate not in r.granted for one in observations for r in one.rounds)
-
-
-def _with_length(
-    adversary: Adversary, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]
-) -> Reconstruction:
-    """First by direction, then, from where that ended, as many steps by relative distance."""
-    tell: Progress | None = how["progress"]
-
-    def told(half: int) -> Progress | None:
-        return tell and (lambda done, total, objective: tell(half * total + done, 2 * total, objective))
-
-    first = adversary(task, observations, **{**how, "progress": told(0)})
-    closer = _closer(adversary)
-    if adversary.labels == "joint":  # what the first stage found is where the second begins
-        observations = [
-            one if one.labels is not None else one.given(LABELS, labels)
-            for one, labels in zip(observations, first.labels, strict=True)
-        ]
-    last = closer(task, observations, **{**how, "progress": told(1)}, begin=first.inputs)
-    return replace(last, evaluations=first.evaluations + last.evaluations)
-
-
-def _closer(adversary: Adversary) -> Adversary:
-    """What goes on where directions alone were matched: smaller steps, by relative distance; a density stays."""
-    smaller = adam(lr=0.03, steps=adversary.solver.steps, sign="soft", schedule=cosine_decay(floor=0.01))
-    likelihood = adversary.likelihood if isinstance(adversary.likelihood, Density) else LENGTHS
-    return replace(adversary, likelihood=likelihood, solver=smaller, restarts=1)
-
-
-def _ratio_is_exact(task: Task, batch: int) -> bool:
-    """Whether a first linear layer's change is ``(Σ_t η_t δ_t) xᵀ`` beside ``Σ_t η_t δ_t``: one example, however often.
-
-    Momentum only mixes the δ_t; weight decay and Adam would act on weight and bias apart.
-    """
-    recipe = task.recipe
-    plain = batch == 1 and recipe.optimiser == "sgd" and not recipe.weight_decay and not _drops(task)
-    return plain and all(hint_of(part).scales for part in task.protection.chain.parts)
-
-
-def _is_exact(task: Task, batch: int) -> bool:
-    """Whether every update is a positive multiple of one example's gradient."""
-    return task.recipe.local_steps == 1 and _ratio_is_exact(task, batch)
+    whole = assembled(task, observations, recoveries, attacked)
+    return replace(whole, evaluations=sum(some.evaluations for some in ended))
 
 
 __all__ = ["Adaptive", "Approach"]

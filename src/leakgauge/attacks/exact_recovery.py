@@ -39,9 +39,9 @@ def remaining(observation: Observation, recovery: Recovery, task: Task) -> Obser
 def completed(task: Task, recovery: Recovery, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Certified examples, then others: inputs and labels of the whole batch, and which are certified."""
     like = next(iter(task.params.values()))
-    found = recovery.labels if recovery.labels.dim() == 1 else recovery.labels.argmax(-1)
+    classes = recovery.labels if recovery.labels.dim() == 1 else recovery.labels.argmax(-1)
     certified = torch.arange(recovery.batch) < len(recovery)
-    return torch.cat([recovery.inputs.to(like), inputs.to(like)]), torch.cat([found.cpu(), labels.cpu()]), certified
+    return torch.cat([recovery.inputs.to(like), inputs.to(like)]), torch.cat([classes.cpu(), labels.cpu()]), certified
 
 
 @register("attack", "exact_recovery")

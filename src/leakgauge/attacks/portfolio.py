@@ -22,8 +22,9 @@ from leakgauge.adversary import (
 )
 from leakgauge.adversary.likelihoods import Cosine, Through
 from leakgauge.adversary.solver import Lbfgs, Solver
-from leakgauge.attacks.adaptive import LENGTHS, Adaptive
+from leakgauge.attacks.adaptive import Adaptive
 from leakgauge.attacks.believed import believed
+from leakgauge.attacks.lengths import LENGTHS
 from leakgauge.attacks.staged import Staged, posterior
 from leakgauge.errors import NoDensityError
 from leakgauge.observation import Observation

@@ -142,8 +142,8 @@ def recover(
     where = _chosen(task, layer)
     best: Recovery | None = None
     for each in observation.rounds:
-        found = _Case(task, observation, each, where, methods, samples, starts, seed).recover()
-        best = found if best is None or len(found) > len(best) else best
+        recovery = _Case(task, observation, each, where, methods, samples, starts, seed).recover()
+        best = recovery if best is None or len(recovery) > len(best) else best
         if best.complete:
             break
     assert best is not None

@@ -109,8 +109,9 @@ def stage_after(
     for places in families.values():
         earlier = [one for place in places if (one := before[place]) is not None]
         begin = torch.stack([one.inputs for one in earlier]) if earlier else None
-        seen = _with_labels(observations, earlier[0]) if earlier else observations
-        done = attack_with([stages[place] for place in places], task, seen, seed, progress=progress, begin=begin, **how)
+        labelled = _with_labels(observations, earlier[0]) if earlier else observations
+        settings = [stages[place] for place in places]
+        done = attack_with(settings, task, labelled, seed, progress=progress, begin=begin, **how)
         share = done[0].evaluations // len(places)
         for place, one in zip(places, done, strict=True):
             already = before[place]
@@ -169,8 +170,8 @@ def posterior(
     still = replace(judge, solver=_Stay(), restarts=1)
     if guess is None:
         return still(task, observations).log_posterior
-    seen = _with_labels(observations, guess)
-    return still(task, seen, begin=guess.inputs).log_posterior.nan_to_num(nan=-torch.inf)
+    labelled = _with_labels(observations, guess)
+    return still(task, labelled, begin=guess.inputs).log_posterior.nan_to_num(nan=-torch.inf)
 
 
 def posteriors(

@@ -109,23 +109,23 @@ def diagnose(
 
 def _defended(case: Case, trial: Trial, tried: tuple[Trial, ...]) -> Diagnosis:
     """The diagnosis of a client with a defense."""
-    found, believed = trial.examined, case.believed
+    examined, believed = trial.examined, case.believed
     differs = trial.differs(believed)
-    status: Status = "does not replay" if not found.fits else "replays otherwise" if differs else "replays"
+    status: Status = "does not replay" if not examined.fits else "replays otherwise" if differs else "replays"
     alike = tuple(one.name for one in tried if one.examined.fits and one.differs(believed) == differs)
-    indistinguishable = ((alike,) if len(alike) > 1 else ()) + found.alike
-    lines = of_trial(status, trial, believed, indistinguishable) + (of_trials(tried, {}) if not found.fits else ())
+    indistinguishable = ((alike,) if len(alike) > 1 else ()) + examined.alike
+    lines = of_trial(status, trial, believed, indistinguishable) + (of_trials(tried, {}) if not examined.fits else ())
     return Diagnosis(
         status,
-        found.setup,
+        examined.setup,
         differs,
         indistinguishable,
         lines,
-        found.residual,
-        found.expected,
+        examined.residual,
+        examined.expected,
         case.replayer.gradients,
-        trial.name if found.fits else None,
-        found.p,
+        trial.name if examined.fits else None,
+        examined.p,
     )
 
 

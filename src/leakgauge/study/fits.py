@@ -139,7 +139,8 @@ def check_grants(values: Values) -> Problems:
     for i, grant in enumerate(values.spec.threat.grants):
         key = f"threat.grants.{i}"
         if not matching(grant, here) and len(read) == len(values.defenses):
-            remedy = nearest(grant, names) if here else "take it out: there is nothing to grant"
+            alike = [address for address in here if address.rpartition(".")[2] == grant.rpartition(".")[2]]
+            remedy = nearest(grant, alike or names) if here else "take it out: there is nothing to grant"
             yield values.problem(key, f"no defense of this spec has a nuisance {grant!r}", remedy)
         for meant in (matching(grant, addresses) for addresses in read):
             if len(meant) > 1:
