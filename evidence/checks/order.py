@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 
 from evidence import Context, Measurement, Number, at_least, check, exactly
+from leakgauge.defenses import protection
 from leakgauge.metrics import clopper_pearson
+from leakgauge.task import Task
+from leakgauge.types import Domain, Records, Threat
 
 
 @check("doctor_defended", rows="doctor-defended", cost="minutes")
@@ -54,29 +59,14 @@ def doctor_defended(context: Context) -> Measurement:
 def order(context: Context) -> Measurement:
     """Pairs of a weaker and a stronger client, generated over defenses, chains and networks: six records each."""
     from leakgauge.attacks.adaptive import Adaptive
-    from leakgauge.task import Task
-    from leakgauge.testing.order import ordered, pairs
-    from leakgauge.types import Domain, Records
-    from tests.doctor.test_defended import Turned
+    from leakgauge.testing.order import ordered
 
-    domain, table = Domain("image", (1, 6, 6), 4), []
-    networks = {
-        "convolution": [nn.Conv2d(1, 4, 3, padding=1), nn.Sigmoid(), nn.Flatten(), nn.Linear(144, 4)],
-        "dense": [nn.Flatten(), nn.Linear(36, 16), nn.Tanh(), nn.Linear(16, 4, bias=False)],
-    }
-    listed: list[tuple[object, object]] = [*pairs()]
-    listed += [("identity()", Turned()), (Turned(), Turned(noise=0.1))]
-    for network, layers in networks.items():
-        torch.manual_seed(0)
-        for layer in layers:
-            if isinstance(layer, nn.Conv2d | nn.Linear):
-                layer.reset_parameters()
-        task = Task(nn.Sequential(*layers), domain)
-        records = Records(torch.rand(6, 1, 6, 6), torch.arange(6) % 4, domain)
-        for i, (weaker, stronger) in enumerate(listed):
+    table = []
+    for network, client in _clients().items():
+        for i, (weaker, stronger) in enumerate(_pairs(client)):
             path = context.scratch / f"{network}-{i}.json"
             if not path.exists():
-                pair = ordered(task, records, weaker, stronger, Adaptive(steps=60))  # type: ignore[arg-type]
+                pair = ordered(client.task, client.records, weaker, stronger, Adaptive(steps=60), client.threat)
                 mean = {"weaker": sum(pair.score) / 6, "stronger": sum(pair.above) / 6}
                 row = {"network": network, "pair": f"{pair.weaker} / {pair.stronger}", **mean}
                 path.write_text(json.dumps({**row, "holds": pair.holds, "alone": pair.holds_alone}))
@@ -84,10 +74,55 @@ def order(context: Context) -> Measurement:
         context.say(f"{network}: {sum(not row['holds'] for row in table)} of {len(table)} violated")
     return Measurement(
         {
-            "pairs": Number(len(table), at_least(100)),
+            "pairs": Number(len(table), at_least(200)),
             "violations": Number(sum(not row["holds"] for row in table), exactly(0)),
             "violations without the stronger one's adversary": Number(sum(not row["alone"] for row in table)),
         },
-        detail="adaptive(steps=60) on both; the paired difference of SSIM above 0 with 99 % confidence is a violation",
+        detail="adaptive(steps=60) on both; a convolution (labels known), a dense network without a last bias (labels "
+        "inferred), a table; the paired difference of the score above 0 with 99 % confidence is a violation",
         table=[row for row in table if not row["alone"]],
     )
+
+
+@dataclass(frozen=True)
+class _Client:
+    task: Task
+    records: Records
+    threat: Threat
+    last: str
+    """The last layer, which some defenses ask for."""
+
+
+def _clients() -> dict[str, _Client]:
+    """Networks, domains and threats."""
+    image, table = Domain("image", (1, 6, 6), 4), Domain("table", (8,), 4)
+    torch.manual_seed(0)
+    convolution = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.Sigmoid(), nn.Flatten(), nn.Linear(144, 4))
+    dense = nn.Sequential(nn.Flatten(), nn.Linear(36, 16), nn.Tanh(), nn.Linear(16, 4, bias=False))
+    rows = nn.Sequential(nn.Linear(8, 16), nn.ELU(), nn.Linear(16, 4))
+    labels = torch.arange(6) % 4
+    pictures = Records(torch.rand(6, 1, 6, 6), labels, image)
+    return {
+        "convolution": _Client(Task(convolution, image), pictures, Threat(), "3"),
+        "dense": _Client(Task(dense, image), pictures, Threat(labels="inferred"), "3"),
+        "table": _Client(Task(rows, table), Records(torch.randn(6, 8), labels, table), Threat(), "2"),
+    }
+
+
+def _pairs(client: _Client) -> list[tuple[Any, Any]]:
+    """The generated pairs; those of a layer that this network has; and those of parts with ``release`` only."""
+    from leakgauge.testing.order import pairs
+    from leakgauge.testing.red_team.parts import Reflected, Salted
+    from tests.doctor.test_defended import Turned
+
+    turned = protection(Turned())
+    return [
+        *pairs(),
+        ("identity()", f"soteria(layer={client.last!r})"),
+        ("identity()", turned),
+        (turned, Turned(noise=0.1)),
+        (turned, turned | protection("gaussian(std=0.1)")),
+        (Reflected(), Reflected() | protection("gaussian(std=0.1)").update),
+        ("identity()", Salted()),
+        (Salted(), Salted(share=0.6)),
+    ]

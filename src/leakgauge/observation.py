@@ -11,6 +11,7 @@ from torch import Tensor
 from leakgauge import batch_norm, guards
 from leakgauge.client import BATCH_STATISTICS, LABELS, LEARNING_RATE
 from leakgauge.defenses.stages import Encoded
+from leakgauge.defenses.update.chain import released
 from leakgauge.errors import ObservationError, nearest
 from leakgauge.seeds import seed_of
 from leakgauge.task import ClientContext, Task
@@ -173,15 +174,15 @@ def send(
     update, statistics = (
         task.update_and_statistics(batch, params, drawn) if measure else (task.update(batch, params, drawn), {})
     )
-    released = task.protection.chain.release(
-        update, ClientContext(task, batch, params, drawn), generator=_generator(*key)
+    release = released(
+        task.protection.chain, update, ClientContext(task, batch, params, drawn), generator=_generator(*key)
     )
     encoding = batch.drawn if isinstance(batch, Encoded) else {}
     recipe = task.drawn_by_recipe(batch.labels)
     if statistics:
         recipe[BATCH_STATISTICS] = statistics
     buffers = _shared_buffers(task, statistics) if statistics and task.recipe.shares_buffers else {}
-    return Sent(released.observed, {**recipe, **encoding, **drawn, **released.drawn}, buffers)
+    return Sent(release.observed, {**recipe, **encoding, **drawn, **release.drawn}, buffers)
 
 
 def _shared_buffers(task: Task, statistics: Tree) -> dict[str, Tensor]:

@@ -7,6 +7,7 @@ unknowns mean that counting protects nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -70,9 +71,11 @@ def _tokens(task: Task) -> Iterator[Leak]:
 
 
 def _first_linear(task: Task) -> Iterator[Leak]:
-    batch = task.recipe.batch
-    for layer in linear_layers(task):
-        if not layer.raw or not layer.trained(task, "weight"):
+    batch, layers = task.recipe.batch, linear_layers(task)
+    uses = Counter(layer.name for layer in layers)
+    for layer in layers:
+        # a layer that is used again adds the gradient of its other inputs
+        if not layer.raw or not layer.trained(task, "weight") or uses[layer.name] > 1:
             continue
         if not layer.trained(task, "bias"):
             yield Leak(

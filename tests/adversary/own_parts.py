@@ -72,6 +72,21 @@ class Dropping(UpdatePart):
 
 
 @dataclass(frozen=True)
+class Salted(UpdatePart):
+    """A share of the entries, drawn anew each time, is replaced by loud noise."""
+
+    p: float = 0.1
+    std: float = 5.0
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        def salted(u: Tensor) -> Tensor:
+            struck = torch.rand(u.shape, generator=generator) < self.p
+            return torch.where(struck, self.std * torch.randn(u.shape, generator=generator).to(u), u)
+
+        return _each(salted, update)
+
+
+@dataclass(frozen=True)
 class Louder(UpdatePart):
     """A random negative scale of the whole update."""
 

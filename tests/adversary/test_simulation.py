@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import leakgauge as lg
-from leakgauge.adversary.simulation import Dropped, Estimated, Rearranged, Traced, simulate, simulate_whole
+from leakgauge.adversary.simulation import Dropped, Estimated, Impulsive, Rearranged, Traced, simulate, simulate_whole
 from leakgauge.adversary.simulation.labels import labels_by_simulation
 from leakgauge.defenses import clip, gaussian, prune, quantise, random_prune
 from leakgauge.errors import AssumptionWarning, NotModelledWarning
@@ -39,6 +39,8 @@ def image_score(how: Any, *, labels: lg.types.Labels = "inferred", steps: int = 
         (own.NumpyRounded(), Traced),
         (own.Louder(), Traced),
         (own.Dropping(), Dropped),
+        (own.Salted(), Impulsive),
+        (own.Salted(p=0.6), Impulsive),
         (own.BiasNoise(), Estimated),
         (own.UnseededNoise(), Estimated),
     ],
@@ -144,7 +146,16 @@ def test_labels_behind_a_part_come_from_simulated_releases(part: Any) -> None:
 
 @pytest.mark.parametrize(
     "how",
-    [own.Negated(), own.Shuffled(), own.BiasNoise(), own.Rotated(), own.Louder(), own.Dropping(), own.NumpyRounded()],
+    [
+        own.Negated(),
+        own.Shuffled(),
+        own.BiasNoise(),
+        own.Rotated(),
+        own.Louder(),
+        own.Dropping(),
+        own.Salted(),
+        own.NumpyRounded(),
+    ],
     ids=repr,
 )
 def test_a_part_with_release_alone_is_attacked(how: Any) -> None:

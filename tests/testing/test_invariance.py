@@ -12,7 +12,8 @@ from leakgauge.attacks import adaptive
 from leakgauge.testing import BIJECTIONS, CHAINS, image_records, image_task, invariance_law, texts_of
 from leakgauge.types import Threat
 
-DEFENSES = [*texts_of("update"), *CHAINS, "lrp()", "precode()"]
+EARLY = ["ats()", "mixup(k=2)", "instahide(k=2)", "precode()", "lrp()", "ada_lrp()"]
+DEFENSES = [*texts_of("update"), *CHAINS, *EARLY]
 THREATS = [Threat(), Threat(labels="inferred")]
 
 
@@ -43,8 +44,10 @@ FEW = [
 
 
 def chosen(text: str, name: str) -> dict[str, Any]:
-    """The options of a pair; some defenses need a layer of the image network."""
-    return options(0 if "soteria" in text else PAIRS.index((text, name)))
+    """The options of a pair; some defenses need a layer of the image network, or images."""
+    number = PAIRS.index((text, name))
+    on_images = "soteria" in text or text in EARLY[:3]
+    return options(3 * number + number % 2 if on_images else number)
 
 
 def holds(text: str, name: str) -> lg.metrics.Interval:

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from leakgauge.adversary import Reconstruction
 from leakgauge.adversary.labels import labels_of
@@ -22,6 +23,10 @@ from leakgauge.models import denormalised
 from leakgauge.observation import Observation, check
 from leakgauge.task import Task
 from leakgauge.types import Progress, Tree
+
+TRIALS = 3
+AGREEMENT = 1e-2
+"""How far a drawn record and what is read of it may lie apart: rounding of float32, divided by small numbers."""
 
 
 @register("attack", "analytic")
@@ -114,4 +119,31 @@ def first_linear(task: Task) -> str:
             where="analytic",
             remedy="attack with inverting_gradients()",
         )
+    if not _shows_record(task, prefix):
+        raise ModelError(
+            f"the gradient of {prefix.rstrip('.')!r} is not that of the raw input alone: the layer is used twice, or "
+            "comes after something else",
+            where="analytic",
+            remedy="attack with inverting_gradients() or adaptive()",
+        )
     return prefix
+
+
+def _shows_record(task: Task, layer: str) -> bool:
+    """Whether the ratio of weight and bias is the record, tried on drawn ones: names and shapes do not tell."""
+    params, names = task.params, [f"{layer}weight", f"{layer}bias"]
+    chance = torch.Generator().manual_seed(0)
+    tried = []
+    for _ in range(TRIALS):
+        record = torch.rand((1, *task.domain.shape), generator=chance).to(params[names[0]])
+        live = {name: params[name].clone().requires_grad_() for name in names}
+        with torch.enable_grad():
+            outputs = functional_call(task.working, ({**params, **live}, task.buffers), (record,))
+            weighed = (outputs * torch.randn(outputs.shape, generator=chance).to(outputs)).sum()
+        observed = dict(zip(names, torch.autograd.grad(weighed, list(live.values()), allow_unused=True), strict=True))
+        if any(value is None for value in observed.values()):
+            return False
+        if float(observed[names[1]].abs().max()) > 0:
+            seen = denormalised(task.model, input_of(observed, layer).view_as(record).to(record))
+            tried.append(float((seen - record).norm() / record.norm()))
+    return bool(tried) and max(tried) < AGREEMENT

@@ -15,6 +15,7 @@ from leakgauge.adversary import Attack
 from leakgauge.audit.cells import ARMS, Arm, AttackCell, C, Cell, TrainCell, TuneCell, identified, is_tuned, text_of
 from leakgauge.defenses import Protection
 from leakgauge.study.clients import clients
+from leakgauge.study.own_code import source_of
 from leakgauge.study.roles import digest
 from leakgauge.study.study import Study
 from leakgauge.types import Records, Threat
@@ -196,7 +197,10 @@ class _Planning:
         return first
 
     def _add(self, cell: C, content: dict[str, str]) -> str:
-        named = identified(cell, content)
+        defenses = [getattr(cell, name, None) for name in ("defense", "trained")]
+        own = [self.study.fingerprint(defense) for defense in defenses if defense is not None]
+        own.append(source_of(getattr(cell, "settings", ())))
+        named = identified(cell, content | ({"own code": " ".join(own)} if any(own) else {}))
         self.cells[named.id] = named
         return named.id
 

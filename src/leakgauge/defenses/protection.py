@@ -157,6 +157,12 @@ def _check_form(part: Any) -> None:
             where="defense",
             remedy=f"write @dataclass(frozen=True) above class {name}",
         )
+    if " at 0x" in repr(part):
+        raise ExpressionError(
+            f"a setting of {part!r} prints as an address, which says nothing of what it does",
+            where="defense",
+            remedy="give numbers, texts, tensors or parts as settings, and write functions into the class",
+        )
     for nuisance in part.nuisances:
         if not isinstance(nuisance, Nuisance):
             raise ExpressionError(

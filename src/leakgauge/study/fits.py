@@ -6,7 +6,7 @@ They examine what a draft could build (a model without memory, none of the user'
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from leakgauge.priors.batch_norm import BatchNorm
 from leakgauge.study.attempts import Attempt, attempt, problems_of
 from leakgauge.study.clients import encodes
 from leakgauge.study.kinds import kinds
+from leakgauge.study.own_code import fingerprint, has_own_code
 from leakgauge.study.sections import Attacks, Problem, Spec
 from leakgauge.task import Task
 from leakgauge.types import Domain, Tree, matching
@@ -76,6 +77,25 @@ def check_defenses(values: Values) -> Problems:
             yield from problems_of(attempt(partial(encodes, part, domain, values.spec)), values.file, key)
         if values.under is not None:
             yield from problems_of(attempt(partial(values.under, protection)), values.file, key)
+
+
+def check_own_code(values: Values) -> Problems:
+    """Defenses of the user's own, tried once: what each releases must be an update, and its text must tell it apart."""
+    plain = None if values.under is None else attempt(partial(values.under, Protection())).value
+    named: dict[str, tuple[str, str]] = {}
+    for name, protection in values.defenses.items() if plain is not None else ():
+        if protection is None or not has_own_code(protection):
+            continue
+        assert plain is not None
+        task = attempt(partial(replace, plain, protection=protection)).value
+        if task is None:
+            continue
+        tried, key = attempt(partial(fingerprint, task)), f"defenses.{name}"
+        yield from problems_of(tried, values.file, key)
+        first, released = named.setdefault(repr(protection), (name, tried.value or ""))
+        if tried.value and released != tried.value:
+            what = f"prints as {first} does, {protection!r}, and releases something else"
+            yield values.problem(key, what, "make what differs a setting: a number, a text or a tensor")
 
 
 EXAMPLES = {"defenses": "clip(norm=1.0) | gaussian(std=0.1)", "adversaries": "inverting_gradients()"}
@@ -218,6 +238,7 @@ def _reachable(level: float, tests: int) -> str:
 
 VALUE_CHECKS: tuple[Callable[[Values], Problems], ...] = (
     check_defenses,
+    check_own_code,
     check_adversaries,
     check_batches,
     check_left_out,

@@ -27,6 +27,7 @@ from leakgauge.client import Recipe
 from leakgauge.data import Dataset
 from leakgauge.defenses.protection import Protection
 from leakgauge.metrics import DomainMetrics
+from leakgauge.study import own_code
 from leakgauge.study.attempts import attempt, problems_of
 from leakgauge.study.fits import Values, problems_of_values
 from leakgauge.study.learned import problems_of_priors
@@ -96,6 +97,7 @@ class Study:
     metrics: DomainMetrics
     """How near a reconstruction is to a record, and from where on it counts."""
     _tasks: dict[str, Task] = field(default_factory=dict)
+    _prints: dict[str, str] = field(default_factory=dict)
 
     def __init__(
         self,
@@ -204,6 +206,7 @@ class Study:
             "threat": threat,
             "metrics": _metrics(parts, task.value),
             "_tasks": {},
+            "_prints": {},
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -330,6 +333,15 @@ class Study:
     def notes(self) -> list[str]:
         """What a reader has to know about who attacked."""
         return self.spec.notes()
+
+    def fingerprint(self, defense: Protection) -> str:
+        """What a defense with the user's own code does, beside what its text says; empty of ours."""
+        if not own_code.has_own_code(defense):
+            return ""
+        key = repr(defense)
+        if key not in self._prints:
+            self._prints[key] = own_code.fingerprint(self.under(defense))
+        return self._prints[key]
 
     @cached_property
     def content(self) -> str:

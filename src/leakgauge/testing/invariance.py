@@ -1,7 +1,7 @@
 """The law of invariance: a public bijection of what is sent changes no score.
 
-Whoever knows the mechanism undoes it: a sign, a scale, a permutation of the entries, another dtype. The bijections
-here are written with ``release`` alone, as a new user writes a defense.
+Whoever knows the mechanism undoes it: a sign, a scale, an offset, a permutation of the entries, another dtype. The
+bijections here are written with ``release`` alone, as a new user writes a defense.
 """
 
 from __future__ import annotations
@@ -57,7 +57,32 @@ class Widened(UpdatePart):
         return Release({name: value.double() for name, value in update.items()})
 
 
-BIJECTIONS: Mapping[str, UpdatePart] = {"sign and scale": Scaled(), "permutation": Permuted(), "dtype": Widened()}
+@dataclass(frozen=True)
+class Shifted(UpdatePart):
+    """Public numbers added to the entries, the same for every update."""
+
+    size: float = 0.1
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        drawn = torch.Generator().manual_seed(0)
+        return Release({n: u + self.size * torch.randn(u.shape, generator=drawn).to(u) for n, u in update.items()})
+
+
+@dataclass(frozen=True)
+class Uneven(UpdatePart):
+    """Every tensor times a public number of its own, of either sign."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        return Release({name: (-2.0) ** (place - 1) * u for place, (name, u) in enumerate(update.items())})
+
+
+BIJECTIONS: Mapping[str, UpdatePart] = {
+    "sign and scale": Scaled(),
+    "permutation": Permuted(),
+    "dtype": Widened(),
+    "offset": Shifted(),
+    "scale per tensor": Uneven(),
+}
 """Public bijections of what is sent, by name."""
 SLACK = 0.5
 """In dB: two runs of an attack that differ by rounding alone end this far apart, and nobody calls it a difference."""

@@ -63,11 +63,18 @@ def scores_of(
 
 
 def ordered(
-    task: Task, records: Records, weaker: str | Protection, stronger: str | Protection, attack: Attack, *, seed: int = 0
+    task: Task,
+    records: Records,
+    weaker: str | Protection,
+    stronger: str | Protection,
+    attack: Attack,
+    threat: Threat | None = None,
+    *,
+    seed: int = 0,
 ) -> Ordered:
     """Attack both clients of a pair with the same adversary, which adapts to each."""
     low, high = protection(weaker), protection(stronger)
-    own, above = (scores_of(replace(task, protection=how), records, attack, seed=seed) for how in (low, high))
+    own, above = (scores_of(replace(task, protection=how), records, attack, threat, seed=seed) for how in (low, high))
     score = np.maximum(own, above) if weakens(low, high) else own
     return Ordered(repr(low), repr(high), *(tuple(map(float, values)) for values in (own, score, above)))
 
@@ -104,6 +111,12 @@ MORE = (
     ("quantise(levels=16)", "quantise(levels=2)"),
     ("vmf(kappa=10000.0)", "vmf(kappa=100.0)"),
     ("identity()", "lrp()"),
+    ("identity()", "ada_lrp()"),
+    ("lrp()", "lrp() | gaussian(std=0.1)"),
+    ("identity()", "clip(norm=0.5, per='layer')"),
+    ("identity()", "clip(norm=0.5, per='example')"),
+    ("clip(norm=1.0) | gaussian(std=0.01)", "clip(norm=1.0) | gaussian(std=3.0)"),
+    ("identity()", "clip(norm=1.0) | gaussian(std=3.0)"),
 )
 
 

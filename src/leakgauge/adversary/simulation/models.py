@@ -12,16 +12,20 @@ from leakgauge.adversary.simulation.linear import Linear, linear
 from leakgauge.adversary.simulation.maps import at_seed, is_differentiable, slopes_of, straight_through
 from leakgauge.adversary.simulation.mechanism import FEWEST, Mechanism, flat, shaped
 from leakgauge.adversary.simulation.rearrangement import Rearrangement, Run, fitted, probed
-from leakgauge.adversary.simulation.residuals import dependence, differences, shared_directions
-from leakgauge.adversary.simulation.stand_ins import Dropped, Entries, Estimated, Rearranged, StandIn, Traced
+from leakgauge.adversary.simulation.residuals import dependence, differences, has_tails, shared_directions, usual_size
+from leakgauge.adversary.simulation.stand_ins import Dropped, Entries, Estimated, Impulsive, Rearranged, StandIn, Traced
 from leakgauge.defenses import UpdatePart
 
+Probes = tuple[Tensor, Tensor]
+"""The slopes of every seed ``[S, P]``, and the one source of every entry."""
 PAIRED = 16
 """Further releases of every known update, which show what the entries of its noise share."""
 EXPLAINED = 0.5
 """The least share of what varies between releases that a slope must explain to stand for a map."""
 FLOOR = 1e-2
 """The smallest standard deviation of an entry, in root mean squares of its tensor: no noise is none at all."""
+LEAST = 5e-2
+"""The same of an entry beside impulses: a narrower law would not lead there from afar."""
 
 
 def model_of(mechanism: Mechanism) -> StandIn | str:
@@ -84,12 +88,17 @@ def _random(mechanism: Mechanism) -> StandIn | str:
     releases = mechanism.releases(range(mechanism.seeds))
     mean: Entries | None = None
     if mechanism.repeatable and not mechanism.asks:
-        dropped = _dropped(mechanism, releases, x)
+        probes = _probed(mechanism, x)
+        dropped = None if probes is None else _dropped(probes, releases, x)
         if dropped is not None:
             words = "simulated: it drops entries at random, which shows, and renames or scales the others"
             share = min(float((releases == 0).double().mean()), 1 - 1e-6)
             return Dropped(mechanism.part, how=dropped, share=share, sentence=words)
-        mean = _rearranged_mean(mechanism, releases, x) or _traced_mean(mechanism, releases)
+        impulsive = None if probes is None else _impulsive(mechanism, probes, releases, x)
+        if impulsive is not None:
+            return impulsive
+        rearranged = None if probes is None else _rearranged_mean(mechanism, probes, releases, x)
+        mean = rearranged or _traced_mean(mechanism, releases)
     if mean is None:
         noise = releases.var(1).mean(0) / releases.shape[1]
         slope, explained = slopes_of(x, releases.mean(1), mechanism.inputs[0], noise)
@@ -136,7 +145,7 @@ def _estimate(mechanism: Mechanism, mean: Entries, releases: Tensor, x: Tensor) 
     return Estimated(mechanism.part, how=mean, variance=variance, shared=basis, sentence=sentence)
 
 
-def _probed(mechanism: Mechanism, x: Tensor) -> tuple[Tensor, Tensor] | None:
+def _probed(mechanism: Mechanism, x: Tensor) -> Probes | None:
     """The slopes of every seed ``[S, P]``, and the one source of every entry; None if there is no such thing."""
     slopes, source, named = [], torch.arange(x.shape[1]), torch.zeros(x.shape[1], dtype=torch.bool)
     sizes = _sizes(mechanism)
@@ -152,11 +161,8 @@ def _probed(mechanism: Mechanism, x: Tensor) -> tuple[Tensor, Tensor] | None:
     return torch.stack(slopes), source
 
 
-def _dropped(mechanism: Mechanism, releases: Tensor, x: Tensor) -> Rearrangement | None:
+def _dropped(probes: Probes, releases: Tensor, x: Tensor) -> Rearrangement | None:
     """The map of the entries that are not dropped, where a release is that or zero."""
-    probes = _probed(mechanism, x)
-    if probes is None:
-        return None
     slopes, source = probes
     most = slopes.gather(0, slopes.abs().argmax(0, keepdim=True))[0]
     survivors = Rearrangement(most, source, torch.zeros_like(most))
@@ -164,11 +170,35 @@ def _dropped(mechanism: Mechanism, releases: Tensor, x: Tensor) -> Rearrangement
     return survivors if float(away.max()) <= 1e-4 * float(releases.abs().max()) else None
 
 
-def _rearranged_mean(mechanism: Mechanism, releases: Tensor, x: Tensor) -> Entries | None:
-    """The mean as slopes of single entries: additive noise, and random scales of entries."""
-    probes = _probed(mechanism, x)
-    if probes is None:
+def _impulsive(mechanism: Mechanism, probes: Probes, releases: Tensor, x: Tensor) -> Impulsive | None:
+    """The stand-in where a release is a map of single entries, up to noise that is far larger in some than in others.
+
+    The map is that of the entries that still move with their source, its offset what most releases have; None where
+    the noise has no such tails, or hides in a tensor of which little moves.
+    """
+    slopes, source = probes
+    moving = torch.where(slopes != 0, slopes, torch.nan).nanmedian(0).values.nan_to_num(0.0)
+    means = moving * x[:, source]
+    offset = (releases - means.unsqueeze(1)).flatten(0, 1).median(0).values
+    noise = releases - (means + offset).unsqueeze(1)
+    sizes = [mechanism.inputs[0][name].numel() for name in sorted(mechanism.inputs[0])]
+    scales, with_tails = [], False
+    for one, mean, slope in zip(noise.split(sizes, 2), means.split(sizes, 1), moving.split(sizes), strict=True):
+        signal = float(mean.square().mean().sqrt())
+        if has_tails(one) and float(one.square().mean().sqrt()) > FLOOR * signal:
+            with_tails = True
+            if float((slope != 0).double().mean()) < 0.5:
+                return None
+        scales.append(max(usual_size(one), LEAST * signal, torch.finfo(torch.float32).tiny))
+    if not with_tails:
         return None
+    words = "simulated: it maps single entries, under noise that is far larger in a few of them than in the others"
+    scale = torch.cat([moving.new_full((size,), each) for size, each in zip(sizes, scales, strict=True)])
+    return Impulsive(mechanism.part, how=Rearrangement(moving, source, offset), scale=scale, sentence=words)
+
+
+def _rearranged_mean(mechanism: Mechanism, probes: Probes, releases: Tensor, x: Tensor) -> Entries | None:
+    """The mean as slopes of single entries: additive noise, and random scales of entries."""
     slopes, source = probes
     slope = _pooled(slopes, mechanism)
     offset, error = _offset(releases, slope * x[:, source])

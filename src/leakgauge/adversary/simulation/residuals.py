@@ -18,6 +18,12 @@ UNEVEN = 0.05
 """The least variance of a release's share of the noise that counts: its size differs by a fifth and more."""
 
 
+SMALLEST, NORMAL = 0.05, 0.0627
+"""A share of the absolute values, and where it ends under the standard normal law."""
+TAILS = 0.1
+"""Noise has tails if most of it is this small beside its standard deviation."""
+
+
 def differences(releases: Tensor) -> Tensor:
     """``[R, K, P]`` from ``[R, 2K, P]``: releases of the same update, two by two, free of its mean."""
     return (releases[:, ::2] - releases[:, 1::2]) / 2**0.5
@@ -40,6 +46,25 @@ def _directions(noise: Tensor) -> Tensor:
     few = int(large.sum()) <= min(draws, entries) // 2
     basis: Tensor = torch.linalg.qr(noise.T @ vectors[:, large if few else large & False])[0]
     return basis
+
+
+def has_tails(noise: Tensor) -> bool:
+    """Whether a few values make up the variance of a tensor's noise ``[R, K, P]``, entry by entry.
+
+    The smallest twentieth of ``|z|`` reaches to 0.063 standard deviations of a normal law, to 0.036 of a Laplace
+    law, and to far less where a few values are much larger than the others.
+    """
+    spread = noise.square().mean((0, 1)).sqrt()
+    live = spread > 0
+    return bool(live.any()) and usual_size(noise[..., live] / spread[live]) < TAILS
+
+
+def usual_size(noise: Tensor) -> float:
+    """The standard deviation of most noise of a tensor, whatever the rest is."""
+    values = noise.abs().flatten()
+    inner = float(values.kthvalue(max(1, int(SMALLEST * len(values)))).values) / NORMAL
+    near = values[values <= 5 * inner]
+    return max(inner, float(near.square().mean().sqrt()))
 
 
 def dependence(noise: Tensor, sizes: Sequence[int]) -> str:

@@ -115,6 +115,25 @@ class Estimated(StandIn):
         return white - white @ shared @ shared.T
 
 
+@dataclass(frozen=True, repr=False, eq=False)
+class Impulsive(StandIn):
+    """A random release that replaces or shifts a few entries by far more than the others.
+
+    ``log p(o | u) = −Σ_e log[π s_e (1 + (o_e − μ_e(u))² / s_e²)]``: a Cauchy law with the ``scale`` s of the entries
+    that were left alone. Under a normal law of the same variance the few would hide them all.
+    """
+
+    how: Entries = field(kw_only=True)
+    scale: Tensor = field(kw_only=True)
+
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
+        batch = _formed(update)
+        means = self.how(entries_of(batch.dense()))
+        scale = self.scale.to(means)
+        away = (entries_of(observed).to(means)[batch.sharing.rows(means.device)] - means) / scale
+        return -(away.square().log1p().sum(1) + (math.pi * scale).log().sum())
+
+
 def mapped(update: Updates, how: Entries) -> Batch:
     """N updates with their entries mapped all together."""
     batch = _formed(update)

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from leakgauge.defenses.update.base import Conditions, EntryDensity, Support, UpdatePart, conditioned
 from leakgauge.defenses.update.maps import Clip, Identity
-from leakgauge.errors import DomainError, NoDensityError
+from leakgauge.errors import DomainError, LeakgaugeError, NoDensityError
 from leakgauge.expr import labelled
 from leakgauge.types import Context, Known, Nuisance, Nuisances, Release, Tree, Updates, own_of
 
@@ -65,7 +65,12 @@ class Chain(UpdatePart):
     def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
         observed, drawn = dict(update), {}
         for label, part in self.labelled.items():
-            out = _checked(part, part.release(observed, context, generator=generator))
+            try:
+                out = part.release(observed, context, generator=generator)
+            except Exception as fault:  # somebody's code may raise anything
+                fault.add_note(repr(part))
+                raise
+            out = _checked(part, out, observed)
             observed = out.observed
             drawn.update({f"{label}.{name}": value for name, value in out.drawn.items()})
         return Release(observed, drawn)
@@ -199,6 +204,26 @@ class Chain(UpdatePart):
         return density
 
 
+def released(chain: Chain, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+    """What a chain lets out; where somebody's part raises or divides by zero, an error that names it."""
+    try:
+        release = chain.release(update, context, generator=generator)
+    except LeakgaugeError:
+        raise
+    except Exception as fault:  # somebody's code may raise anything
+        raise DomainError(
+            f"its release raises {type(fault).__name__}: {fault}",
+            where=getattr(fault, "__notes__", [repr(chain)])[-1],
+            remedy="try it on an update of the model",
+        ) from fault
+    for name, value in release.observed.items():
+        if bool(update[name].isfinite().all()) and not bool(value.isfinite().all()):
+            raise DomainError(
+                f"released NaN or infinite values of {name!r}", where=repr(chain), remedy="guard what it divides by"
+            )
+    return release
+
+
 def _granted(part: UpdatePart) -> str:
     """What opens a part whose choice is in the way of a density."""
     return f"grant its {part.nuisances[0].name}" if part.nuisances else "give it an `apply`"
@@ -208,14 +233,15 @@ def _is_map(part: UpdatePart) -> bool:
     return type(part).apply is not UpdatePart.apply
 
 
-def _checked(part: UpdatePart, out: object) -> Release:
-    """What a part let out, if it is a release and holds the nuisances that the part declares."""
+def _checked(part: UpdatePart, out: object, update: Tree) -> Release:
+    """What a part let out, if it is a release of every tensor and holds the nuisances that the part declares."""
     if not isinstance(out, Release):
         raise DomainError(
             f"released a {type(out).__name__}",
             where=repr(part),
             remedy="return Release(observed, drawn) from `release`",
         )
+    _check_tensors(part, out.observed, update)
     declared, drawn = {n.name for n in part.nuisances}, set(out.drawn)
     if undeclared := drawn - declared:
         name = min(undeclared)
@@ -232,6 +258,26 @@ def _checked(part: UpdatePart, out: object) -> Release:
             remedy=f'return Release(observed, {{"{name}": …}}), so that it can be granted',
         )
     return out
+
+
+def _check_tensors(part: UpdatePart, observed: Tree, update: Tree) -> None:
+    """Refuse a release of other tensors than the update has: other names, other shapes, or no numbers."""
+    what = remedy = ""
+    if missing := [name for name in update if name not in observed]:
+        what, remedy = f"released no {missing[0]!r}", "return every tensor of the update, zeros for what is not sent"
+    elif foreign := [name for name in observed if name not in update]:
+        what, remedy = f"released {foreign[0]!r}, which the update does not have", "keep the names of the update"
+    for name, value in observed.items() if not what else ():
+        if not isinstance(value, Tensor):
+            what, remedy = f"released a {type(value).__name__} as {name!r}", "return tensors"
+        elif value.shape != update[name].shape:
+            what = f"released {name!r} with shape {tuple(value.shape)} in the place of {tuple(update[name].shape)}"
+            remedy = "keep the shapes, as in out.view_as(update)"
+        elif not value.is_floating_point():
+            what = f"released {name!r} as {str(value.dtype).removeprefix('torch.')}"
+            remedy = "return floating-point values, for instance the integers times their scale"
+    if what:
+        raise DomainError(what, where=repr(part), remedy=remedy)
 
 
 def is_noise(part: UpdatePart) -> bool:

@@ -103,6 +103,7 @@ def _leaking() -> Iterator[Case]:
         yield Case(f"cnn, own part: {name}", True, Audit(smooth, part))
     for name in ("minus three times", "shuffled", "noise on biases", "cubed", "offset"):
         yield Case(f"mlp, own part: {name}", True, Audit(dense, own[name]))
+    yield from _leaking_otherwise()
     yield Case("mlp, plain", True, Audit(dense))
     yield Case("cnn, plain", True, Audit(smooth))
     yield Case("cnn of tanh, plain", True, Audit(tanh))
@@ -126,6 +127,56 @@ def _leaking() -> Iterator[Case]:
     )
 
 
+KINDS = (
+    "without any bias",
+    "group norm",
+    "layer norm",
+    "strides",
+    "pooled",
+    "a layer twice",
+    "rescaled inside",
+    "float64",
+)
+
+
+def _odd(kind: str) -> Callable[[], nn.Module]:
+    return lambda: victims.odd(kind)
+
+
+def _leaking_otherwise() -> Iterator[Case]:
+    """Parts and networks that an independent reviewer came up with."""
+    every_second = torch.arange(20_000) % 2.0
+    own = {
+        "a tenth replaced by noise": parts.Salted(),
+        "three fifths replaced by noise": parts.Salted(share=0.6),
+        "noise without a variance": parts.HeavyTailed(1e-5),
+        "every second entry": parts.Masked(every_second),
+        "half precision": parts.InHalfPrecision(),
+        "eight bits": parts.EightBits(),
+        "reflected": parts.Reflected(),
+        "noise on the first layer": parts.NoisyLayer(0),
+    }
+    for name, part in own.items():
+        yield Case(f"cnn, own part: {name}", True, Audit(victims.convolutional, part))
+    for name in ("a tenth replaced by noise", "reflected", "eight bits"):
+        yield Case(f"mlp, own part: {name}", True, Audit(victims.dense, own[name]))
+    yield Case("mlp, own part: noise on the last layer", True, Audit(victims.dense, parts.NoisyLayer(-1)))
+    for kind in KINDS:
+        yield Case(f"network: {kind}", True, Audit(_odd(kind)))
+    inferred = Threat(labels="inferred")
+    yield Case("without any bias, labels inferred", True, Audit(_odd("without any bias"), threat=inferred))
+    yield Case("a layer twice, little noise", True, Audit(_odd("a layer twice"), "gaussian(std=1e-5)"))
+    yield Case(
+        "cnn, a batch of four, labels inferred",
+        True,
+        Audit(smooth_wide, recipe=Recipe(batch=4), updates=6, threat=inferred),
+    )
+
+
+def smooth_wide() -> nn.Module:
+    return victims.convolutional("tanh")
+
+
 def _drowned() -> Iterator[Case]:
     dense, smooth = victims.dense, victims.convolutional
     noises = {
@@ -142,4 +193,12 @@ def _drowned() -> Iterator[Case]:
         yield Case(f"trained mlp, drowned: {name}", False, Audit(dense, defense, training=60))
     inferred = Threat(labels="inferred")
     yield Case("drowned, labels inferred", False, Audit(smooth, noises["gaussian"], threat=inferred, training=60))
+    for kind in ("group norm", "a layer twice", "strides"):
+        drowned = Audit(_odd(kind), "gaussian(std=50.0)", threat=inferred, training=40)
+        yield Case(f"drowned, network: {kind}", False, drowned)
+    yield Case("cnn, drowned: noise without a variance", False, Audit(smooth, parts.HeavyTailed(1e3)))
+    yield Case("mlp, drowned: all but a few replaced by noise", False, Audit(dense, parts.Salted(share=0.9999)))
+    batch = Audit(smooth, "laplace(scale=20.0)", recipe=Recipe(batch=4), updates=6, threat=inferred)
+    yield Case("drowned, a batch of four, labels inferred", False, batch)
+    yield Case("drowned, two rounds", False, Audit(smooth, "gaussian(std=50.0)", task={"rounds": 2}))
     yield Case("drowned, twelve updates", False, Audit(smooth, noises["gaussian"], updates=12))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -90,6 +91,105 @@ class Sometimes(UpdatePart):
     def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
         size = self.std * float(torch.rand((), generator=generator) < 0.5)
         return _each(update, lambda name, u: u + size * torch.randn(u.shape, generator=generator).to(u))
+
+
+@dataclass(frozen=True)
+class Salted(UpdatePart):
+    """A share of the entries is replaced by loud noise, the others are sent as they are."""
+
+    share: float = 0.1
+    std: float = 5.0
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        def change(name: str, u: Tensor) -> Tensor:
+            struck = torch.rand(u.shape, generator=generator) < self.share
+            return torch.where(struck, self.std * torch.randn(u.shape, generator=generator).to(u), u)
+
+        return _each(update, change)
+
+
+@dataclass(frozen=True)
+class HeavyTailed(UpdatePart):
+    """Noise of a Cauchy law, which has no variance."""
+
+    scale: float
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        def change(name: str, u: Tensor) -> Tensor:
+            return u + self.scale * torch.tan(math.pi * (torch.rand(u.shape, generator=generator) - 0.5)).to(u)
+
+        return _each(update, change)
+
+
+@dataclass(frozen=True)
+class Masked(UpdatePart):
+    """Entries times the numbers of a tensor, which is a setting."""
+
+    mask: Tensor
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        return _each(update, lambda name, u: u * self.mask[: u.numel()].view(u.shape))
+
+
+@dataclass(frozen=True)
+class InHalfPrecision(UpdatePart):
+    """Sent as float16."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        return _each(update, lambda name, u: u.half())
+
+
+@dataclass(frozen=True)
+class EightBits(UpdatePart):
+    """Whole multiples of a step per tensor, 127 on either side."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        def change(name: str, u: Tensor) -> Tensor:
+            step = (u.abs().max() / 127).clamp(min=1e-20)
+            return (u / step).round() * step
+
+        return _each(update, change)
+
+
+@dataclass(frozen=True)
+class Reflected(UpdatePart):
+    """Every tensor turned as a whole: reflected at three public planes."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        def change(name: str, u: Tensor) -> Tensor:
+            entries = u.flatten()
+            for seed in range(3):
+                normal = torch.randn(len(entries), generator=torch.Generator().manual_seed(seed)).to(u)
+                entries = entries - 2 * normal * (normal @ entries) / (normal @ normal)
+            return entries.view(u.shape)
+
+        return _each(update, change)
+
+
+@dataclass(frozen=True)
+class SecretSign(UpdatePart):
+    """The whole update, or its negative, as a coin decides."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        sign = 1.0 if float(torch.rand((), generator=generator)) < 0.5 else -1.0
+        return _each(update, lambda name, u: sign * u)
+
+
+@dataclass(frozen=True)
+class NoisyLayer(UpdatePart):
+    """Noise on the first layer (``place`` 0) or on the last (``place`` −1) alone."""
+
+    place: int
+    std: float = 100.0
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        layers = list(dict.fromkeys(name.rpartition(".")[0] for name in update))
+
+        def change(name: str, u: Tensor) -> Tensor:
+            noisy = name.rpartition(".")[0] == layers[self.place]
+            return u + self.std * torch.randn(u.shape, generator=generator).to(u) if noisy else u
+
+        return _each(update, change)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,75 @@ def convolutional(activation: str = "sigmoid", *, bias: bool = True, classes: in
         )
 
 
+class Twice(nn.Module):
+    """A layer that is used twice: its gradient holds the record and what the layer made of it."""
+
+    def __init__(self, inputs: int = 196, classes: int = 10) -> None:
+        super().__init__()
+        self.inner = nn.Linear(inputs, inputs)
+        self.outer = nn.Linear(inputs, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        once = torch.tanh(self.inner(x.flatten(1)))
+        scores: Tensor = self.outer(torch.tanh(self.inner(once)))
+        return scores
+
+
+class Rescaled(nn.Module):
+    """Pictures are moved to [−1, 1] and turned upside down before the first layer sees them."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.network(2 * x.flip(2) - 1)
+        return scores
+
+
+def odd(kind: str, *, seed: int = 3) -> nn.Module:
+    """Networks of other kinds: norms, strides, no biases, a layer twice, a layer that is not trained, float64."""
+    with _seeded(seed):
+        dense = nn.Sequential(nn.Flatten(), nn.Linear(196, 40), nn.Tanh(), nn.Linear(40, 10))
+        if kind == "frozen":
+            dense[1].requires_grad_(False)
+        networks: dict[str, Callable[[], nn.Module]] = {
+            "without any bias": lambda: nn.Sequential(
+                nn.Flatten(), nn.Linear(196, 64, bias=False), nn.Tanh(), nn.Linear(64, 10, bias=False)
+            ),
+            "group norm": lambda: nn.Sequential(
+                nn.Conv2d(1, 8, 5, stride=2, padding=2),
+                nn.GroupNorm(2, 8),
+                nn.SiLU(),
+                nn.Flatten(),
+                nn.Linear(392, 10),
+            ),
+            "layer norm": lambda: nn.Sequential(
+                nn.Flatten(), nn.LayerNorm(196), nn.Linear(196, 40), nn.GELU(), nn.Linear(40, 10)
+            ),
+            "strides": lambda: nn.Sequential(
+                nn.Conv2d(1, 8, 3, stride=2, padding=1),
+                nn.LeakyReLU(0.2),
+                nn.Conv2d(8, 8, 3, stride=2, padding=1),
+                nn.ELU(),
+                nn.Flatten(),
+                nn.Linear(128, 10),
+            ),
+            "pooled": lambda: nn.Sequential(
+                nn.Conv2d(1, 8, 3, padding=1, bias=False),
+                nn.Hardswish(),
+                nn.MaxPool2d(2),
+                nn.Flatten(),
+                nn.Linear(392, 10, bias=False),
+            ),
+            "a layer twice": Twice,
+            "rescaled inside": lambda: Rescaled(dense),
+            "frozen": lambda: dense,
+            "float64": dense.double,
+        }
+        return networks[kind]()
+
+
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """Weights from a seed; the global random state stays as it was."""
