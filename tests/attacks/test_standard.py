@@ -13,7 +13,7 @@ from leakgauge.adversary import Adversary, Reconstruction, adam, cosine, l2, lbf
 from leakgauge.attacks import adaptive, best_of, staged, standard
 from leakgauge.attacks.choosing import Choice, Chooser, Choosing, Score, Trial
 from leakgauge.attacks.portfolio import Portfolio
-from leakgauge.attacks.staged import stage_after
+from leakgauge.attacks.staged import members, stage_after
 from leakgauge.errors import DomainError
 from leakgauge.expr import parse
 from leakgauge.metrics import psnr
@@ -64,6 +64,20 @@ def test_it_chooses_among_many_settings_and_attacks_better_than_before(task: Tas
     assert chosen > before + 2
 
 
+def test_every_way_to_finish_is_begun_and_only_the_best_goes_on(choice: Choice) -> None:
+    rungs = {name: count for name, count, _ in choice.rungs}
+    assert rungs["third stage"] >= 3
+    assert rungs["fourth stage"] == 1
+    assert choice.tried == sum(rungs[name] for name in rungs if name not in ("together", "in the end"))
+
+
+def test_the_members_of_an_attack_are_its_stages_rivals_and_judge() -> None:
+    first, last, judge = (Adversary(l2(), w * tv(), solver=FEW) for w in (1e-3, 1e-2, 1e-1))
+    several = best_of(attacks=(staged(stages=(first, last)), first), judge=judge)
+    whole = staged(stages=(several, last))
+    assert members(whole) == [whole, several, several.attacks[0], first, last, first, judge, last]
+
+
 def test_a_choice_is_read_back_from_plain_json(choice: Choice) -> None:
     again = Choice.of_json(choice.as_json())
     assert again.as_json() == choice.as_json()
@@ -74,7 +88,7 @@ def test_it_says_what_it_did(choice: Choice) -> None:
     chooser = standard(work="quick")
     assert isinstance(chooser, Chooser)
     tuned, chose = choice.sentences(chooser)
-    assert f"version 3: the attack was tuned; {choice.tried} settings were tried on 4 other updates" in tuned
+    assert f"version 4: the attack was tuned; {choice.tried} settings were tried on 4 other updates" in tuned
     assert repr(choice.attack) in chose
 
 
@@ -85,7 +99,7 @@ def test_with_too_few_reference_records_it_says_that_it_did_not_choose(task: Tas
     assert repr(choice.attack) == repr(chooser)
     assert choice.tried == 0
     assert choice.sentences(chooser) == [
-        "standard(work='quick'), version 3: its fixed portfolio attacks: 3 reference updates are too few to choose on "
+        "standard(work='quick'), version 4: its fixed portfolio attacks: 3 reference updates are too few to choose on "
         "(4 are needed)"
     ]
 

@@ -123,6 +123,24 @@ SPECS: dict[str, tuple[dict[str, Any], str, tuple[str, str]]] = {
         "adversaries.a",
         ("there is no layer 'linaer1'", "did you mean 'linear1'?"),
     ),
+    "a stage that presumes batch norms of a model without them": (
+        {
+            "task": {"model": "logistic", "records": 10},
+            "adversaries": {"a": "staged(stages=(adversary(), adversary(prior=0.1*batch_norm())))"},
+        },
+        "adversaries.a",
+        ("batch_norm() compares statistics of batch norms, and the model has none", "leave it out of the prior"),
+    ),
+    "one of several attacks that drops a layer that is not there": (
+        {"adversaries": {"a": "best_of(attacks=(dlg(), drop_layer(layer='linaer1')), judge=adversary())"}},
+        "adversaries.a",
+        ("there is no layer 'linaer1'", "did you mean 'linear1'?"),
+    ),
+    "Gauss-Newton on an average over a ball": (
+        {"adversaries": {"a": "adversary(solver=gauss_newton(), ball=ball(points=4, delta=0.1))"}},
+        "adversaries.a",
+        ("there is no update to linearise here", "leave ball and anneal out"),
+    ),
     "an adaptive adversary without steps": (
         {"adversaries": {"a": "adaptive(steps=0)"}},
         "adversaries.a",

@@ -18,7 +18,8 @@ from leakgauge.adversary.labels import Rule
 from leakgauge.adversary.likelihoods import L2, Likelihood, Matching
 from leakgauge.adversary.paths import PathName
 from leakgauge.adversary.rates import Shared
-from leakgauge.adversary.solver import Adam, Ball, Constant, Schedule, Solver
+from leakgauge.adversary.solver import Adam, Ball, Constant, GaussNewton, Schedule, Solver
+from leakgauge.adversary.solver.gauss_newton import no_linearisation
 from leakgauge.adversary.statistics import Norms
 from leakgauge.adversary.treatments import Case, knowledge, treatments
 from leakgauge.expr import Part, register
@@ -107,6 +108,8 @@ class Adversary(Part):
         choices["norms"] = get_args(Norms)
         for name, allowed in choices.items():
             guards.choice(getattr(self, name), name, "adversary", allowed)
+        if isinstance(self.solver, GaussNewton) and (self.ball is not None or not isinstance(self.anneal, Constant)):
+            raise no_linearisation()
 
     @property
     def models_defense(self) -> Literal["none", "one"]:

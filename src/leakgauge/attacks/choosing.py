@@ -32,7 +32,8 @@ class Effort:
 
     ``first`` steps of every first stage on ``look`` updates; then, on ``records`` updates, the best ``keep`` again with
     ``unit`` steps, and the best of ``extend`` families with every extension. Of up to ``several`` settings it is asked
-    whether together, the posterior choosing, they do better; what they end with gets every finishing stage.
+    whether together, the posterior choosing, they do better; what they end with gets a third of every finishing stage,
+    and then the rest of the best one.
     """
 
     first: int
@@ -45,8 +46,8 @@ class Effort:
 
     @property
     def attacks_worth(self) -> float:
-        """What a choice costs, in attacks on one update: forty first looks, then stages of one, four and ten units."""
-        units = self.records * (self.keep + 4 * self.extend + 10)
+        """What a choice costs, in attacks on one update: forty looks, then stages of one, four and seven units."""
+        units = self.records * (self.keep + 4 * self.extend + 7)
         return (40 * self.first * self.look + units * self.unit) / (6 * self.unit)
 
 
@@ -183,8 +184,11 @@ class Choosing:
         pairs = [(one, stage) for one in begun for stage in portfolio.extensions(_last(one), effort.unit)]
         trials = _ranked([*trials, *self._rung("second stage", pairs, effort.records)])
         last, whole = _last(trials[0]), self.together("together", trials, _last(trials[0]))
-        pairs = [(whole, stage) for stage in portfolio.finishes(last, effort.unit)]
+        pairs = [(whole, stage) for stage in portfolio.finishes(last, effort.unit // 3)]
         finished = self._rung("third stage", pairs, effort.records)
+        finish = _last(finished[0])  # which way to finish is seen early; only that one goes on for long
+        pairs = [(finished[0], _longer(finish, 2 * finish.solver.steps))]
+        finished += self._rung("fourth stage", pairs, effort.records)
         whole = self.together("in the end", _ranked([*finished, whole, *trials]), last)
         count = min(effort.records, len(self.observations))
         assumed = () if portfolio.assumed is None else (portfolio.assumed,)

@@ -81,6 +81,14 @@ class Staged(Part):
         return last
 
 
+def members(attack: Attack) -> list[Attack]:
+    """An attack and all that it is made of: its stages, its rivals, their judge."""
+    inside = attack.stages if isinstance(attack, Staged) else ()
+    if isinstance(attack, BestOf):
+        inside = (*attack.attacks, attack.judge)
+    return [attack, *(one for part in inside for one in members(part))]
+
+
 def steps_of(attack: Attack) -> int:
     """The steps of an attack, of all its parts; 1 for one that does not say."""
     steps: int = attack.solver.steps if isinstance(attack, Adversary) else getattr(attack, "steps", 1)

@@ -42,7 +42,7 @@ USUAL = 1e-3
 @register("attack", "standard")
 @dataclass(frozen=True, repr=False)
 class Standard(Part):
-    """A parameter-free, versioned attack: quote it as ``standard()`` version 3.
+    """A parameter-free, versioned attack: quote it as ``standard()`` version 4.
 
     1. What structure gives exactly is read off (:mod:`~leakgauge.attacks.structure`).
     2. Else :meth:`choose` tries more than sixty settings on reference records: starts, prior weights, the likelihoods
@@ -58,7 +58,7 @@ class Standard(Part):
     are chosen among. ``work`` sets the evaluations, never seconds; ``labels`` is set by the threat.
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     models_defense: ClassVar[Literal["any"]] = "any"
 
     work: Work = "standard"

@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from leakgauge import metrics
 from leakgauge.adversary import Adversary, Attack, models_defense
 from leakgauge.adversary.statistics import refuse_without_norms
+from leakgauge.attacks.staged import members
 from leakgauge.defenses.protection import Protection
 from leakgauge.errors import nearest
 from leakgauge.expr import PATH
@@ -109,7 +110,7 @@ def check_adversaries(values: Values) -> Problems:
         key = f"adversaries.{name}"
         if not settings:
             yield values.problem(key, "there is no setting in the list", "give one, or several to be tuned")
-        for attack in settings:
+        for attack in _members(settings):
             fits = getattr(attack, "fits", None)
             if fits is not None and values.params is not None:
                 yield from problems_of(attempt(partial(fits, values.params)), values.file, key)
@@ -120,7 +121,7 @@ def check_batches(values: Values) -> Problems:
     task = None if values.under is None else attempt(partial(values.under, Protection())).value
     for name, settings in values.adversaries.items():
         key = f"adversaries.{name}"
-        for attack in settings if task is not None else ():
+        for attack in _members(settings) if task is not None else ():
             if not isinstance(attack, Adversary):
                 continue
             assert task is not None
@@ -133,6 +134,11 @@ def check_batches(values: Values) -> Problems:
             if attack.rule == "unique" and values.spec.threat.labels == "inferred" and batch > classes:
                 what = f"a batch of {batch} cannot have unique labels among {classes} classes"
                 yield values.problem(key, what, "leave rule out, which counts repeated labels")
+
+
+def _members(settings: tuple[Attack | None, ...]) -> list[Attack]:
+    """Every attack of the settings, with the stages and rivals of those that combine others."""
+    return [one for attack in settings if attack is not None for one in members(attack)]
 
 
 _ARTICLES: dict[Attacks, str] = {"generic": "a", "adaptive": "an"}

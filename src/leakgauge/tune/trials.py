@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from leakgauge.adversary import Attack
+from leakgauge.attacks.staged import members
 from leakgauge.audit.attacking import attacked, observed
 from leakgauge.audit.cells import FORMAT, threat_of, versions
 from leakgauge.audit.scoring import scored
@@ -74,9 +75,10 @@ class Bench:
     def check(self, attacks: Sequence[str]) -> None:
         """Refuse expressions that are no attacks, or none on such a network, and too few records."""
         for text in attacks:
-            fits = getattr(parse(text, "attack", where="space"), "fits", None)
-            if fits is not None:
-                fits(self.task.params)
+            for attack in members(parse(text, "attack", where="space")):
+                fits = getattr(attack, "fits", None)
+                if fits is not None:
+                    fits(self.task.params)
         len(self.private)
 
     @cached_property

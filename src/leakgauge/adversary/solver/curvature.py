@@ -42,9 +42,9 @@ class Curvature(Rows):
         slot = (self.newest[rows] + 1) % self.mixed.shape[1]
         self.newest[rows] = slot
         self.points[rows, slot], self.gradients[rows, slot] = point, gradient
-        with_points, with_gradients = (
-            (pairs[rows] @ gradient.unsqueeze(2)).squeeze(2) for pairs in (self.points, self.gradients)
-        )
+        every = gradient.new_zeros(len(self.points), gradient.shape[1])  # cheaper than the pairs of some problems
+        every[rows] = gradient
+        with_points, with_gradients = (_products(pairs, every)[rows] for pairs in (self.points, self.gradients))
         self.mixed[rows, slot] = 0.0
         self.mixed[rows, :, slot] = with_points
         self.squares[rows, slot] = with_gradients
@@ -70,13 +70,25 @@ class Curvature(Rows):
         rows = torch.arange(n, device=gradient.device).unsqueeze(1)
         cells = rows.unsqueeze(2), order.unsqueeze(2), order.unsqueeze(1)
         r, squares = self.mixed[cells], self.squares[cells]
-        g = gradient.unsqueeze(2)
         square = squares[:, -1, -1]
-        gamma = torch.where(square > 0, r[:, -1, -1] / square.clamp(min=torch.finfo(g.dtype).tiny), 1.0).view(-1, 1, 1)
-        alpha = torch.linalg.solve_triangular(r, (self.points @ g)[rows, order], upper=True)
-        rest = (self.gradients @ g)[rows, order] - squares @ alpha
+        tiny = torch.finfo(gradient.dtype).tiny
+        gamma = torch.where(square > 0, r[:, -1, -1] / square.clamp(min=tiny), 1.0).unsqueeze(1)
+        products = (_products(pairs, gradient)[rows, order].unsqueeze(2) for pairs in (self.points, self.gradients))
+        with_points, with_gradients = products
+        alpha = torch.linalg.solve_triangular(r, with_points, upper=True)
+        rest = with_gradients - squares @ alpha
         diagonal = r.diagonal(dim1=1, dim2=2).unsqueeze(2)
-        c = torch.linalg.solve_triangular(r.transpose(1, 2), diagonal * alpha - gamma * rest, upper=False)
+        right = diagonal * alpha - gamma.unsqueeze(2) * rest
+        c = torch.linalg.solve_triangular(r.transpose(1, 2), right, upper=False)
         alpha, c = (torch.empty_like(v).index_put_((rows, order), v) for v in (alpha, c))  # back to their slots
-        step: Tensor = gamma * (g - self.gradients.transpose(1, 2) @ alpha) + self.points.transpose(1, 2) @ c
-        return step.squeeze(2)
+        return gamma * (gradient - _combined(self.gradients, alpha)) + _combined(self.points, c)
+
+
+def _products(pairs: Tensor, vector: Tensor) -> Tensor:
+    """``⟨pair_i, v⟩``, ``[N, H]``: a row times a matrix, many times faster in a batch than a matrix times a column."""
+    return (vector.unsqueeze(1) @ pairs.transpose(1, 2)).squeeze(1)
+
+
+def _combined(pairs: Tensor, weights: Tensor) -> Tensor:
+    """``Σ_i w_i pair_i``, ``[N, D]``, for weights ``[N, H, 1]``."""
+    return (weights.transpose(1, 2) @ pairs).squeeze(1)

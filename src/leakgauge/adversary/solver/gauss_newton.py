@@ -105,11 +105,7 @@ class GaussNewton(Solver):
 
     def _composite(self, problem: Problem) -> Composite:
         if problem.composite is None or problem.ball is not None or not isinstance(problem.anneal, Constant):
-            raise DomainError(
-                "there is no update to linearise here: a ball, or a likelihood that is annealed",
-                where="gauss_newton",
-                remedy="use lbfgs() or adam(), or leave ball and anneal out",
-            )
+            raise no_linearisation()
         return problem.composite
 
     def _free(self, point: Tensor, gradient: Tensor, low: Tensor, high: Tensor) -> Tensor:
@@ -117,6 +113,14 @@ class GaussNewton(Solver):
             return torch.ones_like(point)
         outward = ((point <= low) & (gradient > 0)) | ((point >= high) & (gradient < 0))
         return (~outward).to(point)
+
+
+def no_linearisation() -> DomainError:
+    return DomainError(
+        "there is no update to linearise here: a ball, or a likelihood that is annealed",
+        where="gauss_newton",
+        remedy="use lbfgs() or adam(), or leave ball and anneal out",
+    )
 
 
 @dataclass(frozen=True)
@@ -214,4 +218,4 @@ def _evaluated(problem: Problem, point: Tensor, which: Tensor) -> Value:
     return Value(value.likelihood.detach(), value.prior.detach())
 
 
-__all__ = ["GaussNewton"]
+__all__ = ["GaussNewton", "no_linearisation"]
