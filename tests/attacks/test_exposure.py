@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -27,14 +26,29 @@ def client(width: int, count: int, seed: int) -> lg.Task:
     return lg.Task(model, DOMAIN, lg.Recipe(batch=count))
 
 
-def test_a_grid_is_peeled_by_hand() -> None:
-    grid = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1]], dtype=bool)
-    exposed = peelable(grid)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_a_batch_is_peeled_by_hand(dtype: torch.dtype) -> None:
+    before = torch.tensor([[0.1, 2, 0, -1], [-3, 1, 1, 1], [0, -0.0, 1, 1], [-1, -1, 1, 1]], dtype=dtype)
+    exposed = peelable(before)
     assert exposed.exposed == (True, True, False, False)
     assert exposed.passes == (1, 2, 0, 0)
     assert exposed.share == 0.5
     assert str(exposed) == "2 of 4 records can be read off the update by peeling"
-    assert grid.sum() == 9  # it is not changed
+
+
+@pytest.mark.parametrize("units", [1, 7, 8, 130])
+def test_it_agrees_with_counting(units: int) -> None:
+    """The slow way: as long as some unit has one record, that record goes."""
+    before = torch.randn(40, units, generator=torch.Generator().manual_seed(units)) - 1.5
+    active, left = before > 0, torch.ones(40, dtype=torch.bool)
+    while True:
+        alone = (active & left.unsqueeze(1)).sum(0) == 1
+        found = left & active[:, alone].any(1)
+        if not bool(found.any()):
+            break
+        left &= ~found
+    assert peelable(before).exposed == tuple((~left).tolist())
+    assert peelable(before[:0]).passes == ()
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -7,7 +7,7 @@ can look before every update that it sends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -27,57 +27,64 @@ NO_LAYER = "no linear layer with a bias takes the record itself and meets ReLU, 
 
 @dataclass(frozen=True)
 class Exposure:
-    """Which records peeling would give away (``exposed``), and in which pass (``passes``, 0: never)."""
+    """In which pass peeling would take each record (``passes``, 0: never)."""
 
-    exposed: tuple[bool, ...]
     passes: tuple[int, ...]
 
     @property
+    def exposed(self) -> tuple[bool, ...]:
+        """Which records peeling would give away."""
+        return tuple(turn > 0 for turn in self.passes)
+
+    @property
     def share(self) -> float:
-        return sum(self.exposed) / max(1, len(self.exposed))
+        return sum(self.exposed) / max(1, len(self.passes))
 
     def __str__(self) -> str:
-        return f"{sum(self.exposed)} of {len(self.exposed)} records can be read off the update by peeling"
+        return f"{sum(self.exposed)} of {len(self.passes)} records can be read off the update by peeling"
 
 
-Grid = np.ndarray[Any, np.dtype[np.bool_]]
+def peelable(before: Tensor) -> Exposure:
+    """Peel a batch by what enters its ReLU, ``[records, units]``, as long as a record is alone at some unit.
 
-
-def peelable(active: Grid) -> Exposure:
-    """Peel a grid ``[records, units]`` of which record activates which unit, as long as a record is alone somewhere.
-
-    A record is the set of its units, as the bits of one whole number: a training step must not wait for its own check,
-    and a few operations on small numbers take less time than as many calls on arrays.
+    A training step must not wait for its own check, which comes when the processor's caches are full of weights: so a
+    record is the set of its units, as the bits of one whole number, and there are few calls on arrays.
     """
-    rows, passes = _sets(active), [0] * len(active)
+    rows = _sets(before)
+    passes, turn = [0] * len(rows), 0
     left: Sequence[int] = range(len(rows))
-    turn = 0
-    while alone := _once([rows[record] for record in left]):
+    while left:
+        once = again = 0
+        for record in left:
+            units = rows[record]
+            again |= once & units
+            once |= units
+        alone = once & ~again
+        if not alone:
+            break
         turn += 1
-        rest = list[int]()
+        rest: list[int] = []
         for record in left:
             if rows[record] & alone:
                 passes[record] = turn
             else:
                 rest.append(record)
         left = rest
-    return Exposure(tuple(turn > 0 for turn in passes), tuple(passes))
+    return Exposure(tuple(passes))
 
 
-def _sets(active: Grid) -> list[int]:
-    """The units of each record as bits."""
-    octets = np.packbits(active, axis=1)
-    content, width = octets.tobytes(), octets.shape[1]
-    return [int.from_bytes(content[width * record : width * (record + 1)]) for record in range(len(active))]
+ZEROS = {torch.float32: np.zeros((), np.float32), torch.float64: np.zeros((), np.float64)}
+"""A zero that NumPy need not convert."""
 
 
-def _once(sets: Iterable[int]) -> int:
-    """The units that are in exactly one of the sets."""
-    once = again = 0
-    for units in sets:
-        again |= once & units
-        once |= units
-    return once & ~again
+def _sets(before: Tensor) -> list[int]:
+    """The units that each record activates, as bits."""
+    zero = ZEROS.get(before.dtype)
+    if zero is None:  # NumPy does not know all of torch's formats
+        before, zero = before.float(), ZEROS[torch.float32]
+    octets = np.packbits(np.greater(before.numpy(force=True), zero), axis=1)
+    content, width, number = octets.tobytes(), octets.shape[1], int.from_bytes
+    return [number(content[start : start + width], "little") for start in range(0, len(content), width)]
 
 
 def exposure(task: Task, records: Records, *, layer: LinearLayer | None = None) -> Exposure:
@@ -93,7 +100,7 @@ def exposure(task: Task, records: Records, *, layer: LinearLayer | None = None) 
     weight, bias = (task.params[layer.parameter(name)] for name in ("weight", "bias"))
     with torch.no_grad():
         inputs = normalised_by(task, records.inputs.to(weight)).flatten(1)
-        return peelable(_grid(torch.nn.functional.linear(inputs, weight, bias)))
+        return peelable(torch.nn.functional.linear(inputs, weight, bias))
 
 
 class Watch:
@@ -109,7 +116,7 @@ class Watch:
 
     def __enter__(self) -> Self:
         def note(module: nn.Module, args: tuple[Tensor, ...], before: Tensor) -> None:
-            self._exposure = peelable(_grid(before))  # now, while the processor still has it at hand
+            self._exposure = peelable(before)  # now, while the processor still has it at hand
 
         self._hook = self._module.register_forward_hook(note)
         return self
@@ -124,11 +131,6 @@ class Watch:
         if self._exposure is None:
             raise DataError("the model has not run yet", where="Watch", remedy="run it on a batch first")
         return self._exposure
-
-
-def _grid(before: Tensor) -> Grid:
-    grid: Grid = before.detach().cpu().numpy() > 0
-    return grid
 
 
 def _layer(task: Task) -> LinearLayer:
