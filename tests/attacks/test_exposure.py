@@ -59,6 +59,15 @@ def test_it_predicts_what_peeling_takes(seed: int) -> None:
     assert abs(sum(lg.exposure(task, records).exposed) - len(recovery)) <= 1
 
 
+def test_equal_records_count_as_one() -> None:
+    """No unit has one of two equal records alone, and yet its quotient is that record."""
+    task, records = client(64, 8, 3), batch(4, 3)
+    twice = lg.Records(records.inputs.repeat(2, 1, 1, 1), records.labels.repeat(2), DOMAIN)
+    recovery = recover(task, lg.observe(task, twice)[0], methods="peeling")
+    assert sum(lg.exposure(task, twice).exposed) == len(recovery) == 8
+    assert lg.exposure(task, twice).passes == 2 * lg.exposure(task, records).passes
+
+
 def test_watching_a_training_step_sees_the_same_and_leaves_the_model_alone() -> None:
     task, records = client(48, 8, 0), batch(8, 0)
     with Watch(task) as watch:
@@ -85,3 +94,6 @@ def test_bad_arguments() -> None:
         lg.exposure(task, batch(2, 0))
     with pytest.raises(DataError, match="the records are a Tensor"):
         lg.exposure(client(8, 2, 0), batch(2, 0).inputs)  # type: ignore[arg-type]
+    other = lg.Records(torch.rand(2, 1, 5, 5), torch.tensor([0, 1]), lg.Domain("image", (1, 5, 5), 5))
+    with pytest.raises(DataError, match=r"the shape \(1, 5, 5\), the task's \(1, 6, 6\)"):
+        lg.exposure(client(8, 2, 0), other)

@@ -48,9 +48,21 @@ def peelable(before: Tensor) -> Exposure:
     """Peel a batch by what enters its ReLU, ``[records, units]``, as long as a record is alone at some unit.
 
     A training step must not wait for its own check, which comes when the processor's caches are full of weights: so a
-    record is the set of its units, as the bits of one whole number, and there are few calls on arrays.
+    record is the set of its units, as the bits of one whole number, and there are few calls on arrays. Equal records
+    count as one: the quotient of a unit that only they activate is the record.
     """
     rows = _sets(before)
+    passes = _passes(rows)
+    if 0 not in passes or len(set(rows)) == len(rows):  # equal records are never alone
+        return Exposure(tuple(passes))
+    first = _first_equal(before, rows)
+    kinds = sorted(set(first))
+    turns = dict(zip(kinds, _passes([rows[record] for record in kinds]), strict=True))
+    return Exposure(tuple(turns[record] for record in first))
+
+
+def _passes(rows: Sequence[int]) -> list[int]:
+    """The pass in which each record is alone at some unit, 0 if never; records are sets of units, as bits."""
     passes, turn = [0] * len(rows), 0
     left: Sequence[int] = range(len(rows))
     while left:
@@ -70,7 +82,21 @@ def peelable(before: Tensor) -> Exposure:
             else:
                 rest.append(record)
         left = rest
-    return Exposure(tuple(passes))
+    return passes
+
+
+def _first_equal(before: Tensor, rows: Sequence[int]) -> list[int]:
+    """For each record the first one that is equal to it, but for rounding."""
+    values, first = before.detach().double().cpu(), list[int]()
+    near = torch.finfo(before.dtype).eps ** 0.5
+    for record, units in enumerate(rows):
+        same = (
+            other
+            for other in range(record)
+            if rows[other] == units and bool((values[other] - values[record]).norm() <= near * values[record].norm())
+        )
+        first.append(next(same, record))
+    return first
 
 
 ZEROS = {torch.float32: np.zeros((), np.float32), torch.float64: np.zeros((), np.float64)}
@@ -96,6 +122,9 @@ def exposure(task: Task, records: Records, *, layer: LinearLayer | None = None) 
     if not isinstance(records, Records):
         what = f"the records are a {type(records).__name__}"
         raise DataError(what, where="exposure", remedy="give Records(inputs, labels, task.domain)")
+    if records.domain.shape != task.domain.shape:
+        what = f"the records have the shape {records.domain.shape}, the task's {task.domain.shape}"
+        raise DataError(what, where="exposure", remedy="give records of the task's domain")
     layer = layer or _layer(task)
     weight, bias = (task.params[layer.parameter(name)] for name in ("weight", "bias"))
     with torch.no_grad():
