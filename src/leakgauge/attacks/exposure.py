@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from leakgauge.attacks.linear_layers import LinearLayer, normalised_by
@@ -99,16 +100,18 @@ def _first_equal(before: Tensor, rows: Sequence[int]) -> list[int]:
     return first
 
 
-ZEROS = {torch.float32: np.zeros((), np.float32), torch.float64: np.zeros((), np.float64)}
+ZEROS: dict[torch.dtype, NDArray[np.floating[Any]]] = {
+    torch.float32: np.zeros((), np.float32),
+    torch.float64: np.zeros((), np.float64),
+}
 """A zero that NumPy need not convert."""
 
 
 def _sets(before: Tensor) -> list[int]:
     """The units that each record activates, as bits."""
-    zero = ZEROS.get(before.dtype)
-    if zero is None:  # NumPy does not know all of torch's formats
-        before, zero = before.float(), ZEROS[torch.float32]
-    octets = np.packbits(np.greater(before.numpy(force=True), zero), axis=1)
+    if before.dtype not in ZEROS:  # NumPy does not know all of torch's formats
+        before = before.float()
+    octets = np.packbits(np.greater(before.numpy(force=True), ZEROS[before.dtype]), axis=1)
     content, width, number = octets.tobytes(), octets.shape[1], int.from_bytes
     return [number(content[start : start + width], "little") for start in range(0, len(content), width)]
 
