@@ -18,7 +18,7 @@ from torch import nn
 import leakgauge as lg
 from evidence import Context, Measurement, Number, at_least, below, check, exactly
 from leakgauge.attacks import recover
-from leakgauge.attacks.exposure import _grid, peelable
+from leakgauge.attacks.exposure import peelable
 from leakgauge.attacks.recovering import Methods, Recovery, first_layer
 from leakgauge.audit import audit
 from leakgauge.preflight import preflight
@@ -211,7 +211,7 @@ def _times(data: lg.data.Dataset, repeats: int = 300) -> tuple[float, float, flo
     records, model = _records(data, 32, torch.float32, FIRST_SEED), task.model
     # so small a rate leaves the network as it was drawn: 300 steps on one batch would change what is peeled
     optimiser, loss = torch.optim.SGD(model.parameters(), lr=1e-6), nn.CrossEntropyLoss()
-    layer, inside = first_layer(task), list[float]()
+    layer, bare, inside, alone = first_layer(task), list[float](), list[float](), list[float]()
 
     def step() -> None:
         optimiser.zero_grad()
@@ -220,20 +220,20 @@ def _times(data: lg.data.Dataset, repeats: int = 300) -> tuple[float, float, flo
 
     def watched(module: nn.Module, args: object, before: torch.Tensor) -> None:
         """What Watch does in its hook, timed."""
-        inside.append(_seconds(lambda: peelable(_grid(before))))
+        inside.append(_seconds(lambda: peelable(before)))
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        steps = [_seconds(step) for _ in range(repeats)]
-        hook = model.get_submodule("linear1").register_forward_hook(watched)
-        for _ in range(repeats):
+        for _ in range(repeats):  # in turn: what else the machine does slows all three
+            bare.append(_seconds(step))
+            hook = model.get_submodule("linear1").register_forward_hook(watched)
             step()
-        hook.remove()
-        alone = [_seconds(lambda: lg.exposure(task, records, layer=layer)) for _ in range(repeats)]
+            hook.remove()
+            alone.append(_seconds(lambda: lg.exposure(task, records, layer=layer)))
     finally:
         torch.set_num_threads(threads)
-    return median(steps), median(inside), median(alone)
+    return median(bare), median(inside), median(alone)
 
 
 def _seconds(work: Callable[[], object]) -> float:

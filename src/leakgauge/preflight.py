@@ -97,8 +97,8 @@ def _first_linear(task: Task) -> Iterator[Leak]:
                 "first linear layer",
                 "high",
                 f"The layer {layer.name!r} is linear on the raw record and has a bias: a unit that only one of the "
-                f"{batch} examples activates gives that record exactly, and taking it out may free the next; give "
-                "records to see which of them are exposed.",
+                f"{batch} examples activates gives that record exactly, and taking it out may free the next; of "
+                "records that are given, preflight counts those that are exposed.",
             )
 
 

@@ -183,6 +183,35 @@ def test_a_mixture_that_every_live_unit_agrees_on_is_no_record(defense: str, liv
     assert len(recovery) == 0
 
 
+@pytest.mark.parametrize("classes", [2, 3, 10])
+@pytest.mark.parametrize("defense", ["identity()", "clip(norm=0.01)", "lrp()"])
+def test_mixtures_of_records_that_are_alike_have_no_certificate(defense: str, classes: int) -> None:
+    """They activate the same units: of a free scale, one equation fits whatever is put in, and the span holds all."""
+    domain = lg.Domain("image", (1, 6, 6), classes)
+    for seed, batch in enumerate((2, 4, 6)):
+        generator = torch.Generator().manual_seed(seed)
+        inputs = 0.5 + 0.05 * torch.rand(2 * batch, 1, 6, 6, generator=generator, dtype=torch.float64)
+        records = lg.Records(inputs, torch.randint(classes, (2 * batch,), generator=generator), domain)
+        for depth in (1, 2):
+            client = lg.Task(mlp(domain, 32, depth, seed).double(), domain, lg.Recipe(batch=batch)).protect(defense)
+            observations = lg.observe(client, records, threat=lg.Threat(labels="inferred"))
+            for one in (*observations, lg.summed(observations)):
+                recovery = recover(client, one, starts=32, samples=4096)
+                gaps = (recovery.inputs.flatten(1).unsqueeze(1) - inputs.flatten(1)).abs().amax(-1)
+                assert len(recovery) == 0 or float(gaps.amin(1).max()) < 1e-6
+
+
+def test_sums_of_clients_that_scale_nothing_are_a_batch_like_any_other() -> None:
+    """Their factor is known, and the same for all of them."""
+    records = images(8)
+    for client in (task(4), task(8, clients=2), task(4, reduction="sum"), task(8, clients=2, reduction="sum")):
+        observations = lg.observe(client, records)
+        one = lg.summed(observations) if len(observations) > 1 else observations[0]
+        recovery = recover(client, one)
+        assert recovery.complete
+        assert matched(recovery, records)[1] == set(range(8))
+
+
 def test_nothing_is_certified_that_is_not_there() -> None:
     """Noise, another batch size, a network without gates: every one ends without a certificate."""
     client, records = task(4), images(4)
@@ -226,6 +255,13 @@ def test_networks_without_a_hold() -> None:
             recover(client, lg.observe(client, images(4, torch.float32))[0])
     with pytest.raises(DomainError, match="methods must be one of both, peeling, sparse"):
         exact_recovery(methods="all")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_narrow_second_layer_hides_no_relu(seed: int) -> None:
+    """Some random inputs switch all of its units off, and then every derivative vanishes."""
+    model = nn.Sequential(nn.Flatten(), mlp(lg.Domain("table", (36,), 5), 4, 2, seed))
+    assert obstacle(lg.Task(model, IMAGES, lg.Recipe(batch=4))) is None
 
 
 def test_adaptive_attacks_only_what_was_not_certified() -> None:

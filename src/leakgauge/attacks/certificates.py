@@ -26,7 +26,8 @@ class Certified:
     """Examples with a certificate.
 
     ``inputs`` of the layer ``[k, n]``; ``labels [k, …]``; ``factors`` κ ``[k]``; ``deltas`` κ ∂ℓ/∂z ``[k, m]``;
-    ``errors``, the largest relative error over the claims of each, ``[k]``.
+    ``errors``, the largest relative error over the claims of each, ``[k]``; ``sure [k]``: whether κ is known, or the
+    span tells the labels apart, so that lying in it proves something.
     """
 
     inputs: Tensor
@@ -34,6 +35,7 @@ class Certified:
     factors: Tensor
     deltas: Tensor
     errors: Tensor
+    sure: Tensor
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -85,7 +87,9 @@ class Certifier:
     def none(self) -> Certified:
         units, inputs = self.tail.weight.shape
         empty = self.tail.weight.new_zeros
-        return Certified(empty(0, inputs), self.labels[:0], empty(0), empty(0, units), empty(0))
+        return Certified(
+            empty(0, inputs), self.labels[:0], empty(0), empty(0, units), empty(0), empty(0, dtype=torch.bool)
+        )
 
     def __call__(self, claims: Claims) -> Certified:
         """Those candidates that are certified, in their order."""
@@ -101,6 +105,7 @@ class Certifier:
             zeros.clone(),
             torch.zeros_like(claims.deltas),
             zeros.clone(),
+            claims.rows.new_ones(count, dtype=torch.bool),
         )
         for label, deltas in zip(self.labels, self.tail.deltas(claims.inputs, self.labels), strict=True):
             factors = self._factors(deltas, claims)
@@ -111,7 +116,21 @@ class Certifier:
             passed += fits
             every.labels[fits], every.factors[fits] = label, factors[fits]
             every.deltas[fits], every.errors[fits] = explained[fits], errors[fits]
-        return every[passed == 1]
+        certified = every[passed == 1]
+        return replace(certified, sure=self._told_apart(certified))
+
+    def _told_apart(self, certified: Certified) -> Tensor:
+        """Of an unknown κ, whether of all labels only this one lies in the span, ``[k]``.
+
+        Records that activate the same units share their derivatives' few dimensions (one less than classes directly
+        behind the layer). Where others fill these, any mixture lies in the span, and with any label.
+        """
+        if self.factor is not None or not self.spans or not len(certified):
+            return certified.sure
+        inside = torch.zeros_like(certified.factors)
+        for deltas in self.tail.deltas(certified.inputs, self.labels):
+            inside += self._spanned(deltas, certified.deltas != 0)
+        return inside == 1
 
     def _factors(self, deltas: Tensor, claims: Claims) -> Tensor:
         """κ by least squares over the claims, ``[k]``; where it is known, its multiple: equal records add up."""

@@ -7,13 +7,14 @@ can look before every update that it sends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from leakgauge.attacks.linear_layers import LinearLayer, normalised_by
@@ -27,57 +28,92 @@ NO_LAYER = "no linear layer with a bias takes the record itself and meets ReLU, 
 
 @dataclass(frozen=True)
 class Exposure:
-    """Which records peeling would give away (``exposed``), and in which pass (``passes``, 0: never)."""
+    """In which pass peeling would take each record (``passes``, 0: never)."""
 
-    exposed: tuple[bool, ...]
     passes: tuple[int, ...]
 
     @property
+    def exposed(self) -> tuple[bool, ...]:
+        """Which records peeling would give away."""
+        return tuple(turn > 0 for turn in self.passes)
+
+    @property
     def share(self) -> float:
-        return sum(self.exposed) / max(1, len(self.exposed))
+        return sum(self.exposed) / max(1, len(self.passes))
 
     def __str__(self) -> str:
-        return f"{sum(self.exposed)} of {len(self.exposed)} records can be read off the update by peeling"
+        return f"{sum(self.exposed)} of {len(self.passes)} records can be read off the update by peeling"
 
 
-Grid = np.ndarray[Any, np.dtype[np.bool_]]
+def peelable(before: Tensor) -> Exposure:
+    """Peel a batch by what enters its ReLU, ``[records, units]``, as long as a record is alone at some unit.
 
-
-def peelable(active: Grid) -> Exposure:
-    """Peel a grid ``[records, units]`` of which record activates which unit, as long as a record is alone somewhere.
-
-    A record is the set of its units, as the bits of one whole number: a training step must not wait for its own check,
-    and a few operations on small numbers take less time than as many calls on arrays.
+    A training step must not wait for its own check, which comes when the processor's caches are full of weights: so a
+    record is the set of its units, as the bits of one whole number, and there are few calls on arrays. Equal records
+    count as one: the quotient of a unit that only they activate is the record.
     """
-    rows, passes = _sets(active), [0] * len(active)
+    rows = _sets(before)
+    passes = _passes(rows)
+    if 0 not in passes or len(set(rows)) == len(rows):  # equal records are never alone
+        return Exposure(tuple(passes))
+    first = _first_equal(before, rows)
+    kinds = sorted(set(first))
+    turns = dict(zip(kinds, _passes([rows[record] for record in kinds]), strict=True))
+    return Exposure(tuple(turns[record] for record in first))
+
+
+def _passes(rows: Sequence[int]) -> list[int]:
+    """The pass in which each record is alone at some unit, 0 if never; records are sets of units, as bits."""
+    passes, turn = [0] * len(rows), 0
     left: Sequence[int] = range(len(rows))
-    turn = 0
-    while alone := _once([rows[record] for record in left]):
+    while left:
+        once = again = 0
+        for record in left:
+            units = rows[record]
+            again |= once & units
+            once |= units
+        alone = once & ~again
+        if not alone:
+            break
         turn += 1
-        rest = list[int]()
+        rest: list[int] = []
         for record in left:
             if rows[record] & alone:
                 passes[record] = turn
             else:
                 rest.append(record)
         left = rest
-    return Exposure(tuple(turn > 0 for turn in passes), tuple(passes))
+    return passes
 
 
-def _sets(active: Grid) -> list[int]:
-    """The units of each record as bits."""
-    octets = np.packbits(active, axis=1)
-    content, width = octets.tobytes(), octets.shape[1]
-    return [int.from_bytes(content[width * record : width * (record + 1)]) for record in range(len(active))]
+def _first_equal(before: Tensor, rows: Sequence[int]) -> list[int]:
+    """For each record the first one that is equal to it, but for rounding."""
+    values, first = before.detach().double().cpu(), list[int]()
+    near = torch.finfo(before.dtype).eps ** 0.5
+    for record, units in enumerate(rows):
+        same = (
+            other
+            for other in range(record)
+            if rows[other] == units and bool((values[other] - values[record]).norm() <= near * values[record].norm())
+        )
+        first.append(next(same, record))
+    return first
 
 
-def _once(sets: Iterable[int]) -> int:
-    """The units that are in exactly one of the sets."""
-    once = again = 0
-    for units in sets:
-        again |= once & units
-        once |= units
-    return once & ~again
+ZEROS: dict[torch.dtype, NDArray[np.floating[Any]]] = {
+    torch.float32: np.zeros((), np.float32),
+    torch.float64: np.zeros((), np.float64),
+}
+"""A zero that NumPy need not convert."""
+
+
+def _sets(before: Tensor) -> list[int]:
+    """The units that each record activates, as bits."""
+    if before.dtype not in ZEROS:  # NumPy does not know all of torch's formats
+        before = before.float()
+    octets = np.packbits(np.greater(before.numpy(force=True), ZEROS[before.dtype]), axis=1)
+    content, width, number = octets.tobytes(), octets.shape[1], int.from_bytes
+    return [number(content[start : start + width], "little") for start in range(0, len(content), width)]
 
 
 def exposure(task: Task, records: Records, *, layer: LinearLayer | None = None) -> Exposure:
@@ -89,11 +125,14 @@ def exposure(task: Task, records: Records, *, layer: LinearLayer | None = None) 
     if not isinstance(records, Records):
         what = f"the records are a {type(records).__name__}"
         raise DataError(what, where="exposure", remedy="give Records(inputs, labels, task.domain)")
+    if records.domain.shape != task.domain.shape:
+        what = f"the records have the shape {records.domain.shape}, the task's {task.domain.shape}"
+        raise DataError(what, where="exposure", remedy="give records of the task's domain")
     layer = layer or _layer(task)
     weight, bias = (task.params[layer.parameter(name)] for name in ("weight", "bias"))
     with torch.no_grad():
         inputs = normalised_by(task, records.inputs.to(weight)).flatten(1)
-        return peelable(_grid(torch.nn.functional.linear(inputs, weight, bias)))
+        return peelable(torch.nn.functional.linear(inputs, weight, bias))
 
 
 class Watch:
@@ -109,7 +148,7 @@ class Watch:
 
     def __enter__(self) -> Self:
         def note(module: nn.Module, args: tuple[Tensor, ...], before: Tensor) -> None:
-            self._exposure = peelable(_grid(before))  # now, while the processor still has it at hand
+            self._exposure = peelable(before)  # now, while the processor still has it at hand
 
         self._hook = self._module.register_forward_hook(note)
         return self
@@ -124,11 +163,6 @@ class Watch:
         if self._exposure is None:
             raise DataError("the model has not run yet", where="Watch", remedy="run it on a batch first")
         return self._exposure
-
-
-def _grid(before: Tensor) -> Grid:
-    grid: Grid = before.detach().cpu().numpy() > 0
-    return grid
 
 
 def _layer(task: Task) -> LinearLayer:

@@ -193,13 +193,18 @@ class Tail:
                 yield torch.autograd.grad(losses.sum(), before, retain_graph=True)[0]
 
     def meets_relu(self) -> bool:
-        """Whether derivatives vanish exactly where ``z ≤ 0`` and nowhere else, on a few random ``z``."""
+        """Whether derivatives vanish exactly where ``z ≤ 0`` and nowhere else, on a few random ``z``.
+
+        One that switches all units of a later layer off says nothing.
+        """
         generator = torch.Generator().manual_seed(0)
         before = torch.randn(8, len(self.bias), generator=generator, dtype=torch.float64).to(self.bias.device)
         before.requires_grad_()
         with torch.enable_grad():
             (slope,) = torch.autograd.grad(self.outputs(before)[:, 0].sum(), before)
-        return bool(((slope != 0) == (before > 0)).double().mean() > 0.99)
+        active = slope != 0
+        told = active.any(1)
+        return bool(told.any()) and bool((active == (before > 0))[told].double().mean() > 0.99)
 
     @cached_property
     def _model(self) -> nn.Module:

@@ -47,8 +47,11 @@ def peel(gradient: LayerGradient, certifier: Certifier, most: int, *, shared: bo
     for _ in range(MOST_PASSES if most else 0):
         for claims in _candidates(gradient):
             new = _fresh(certifier(claims), done, gradient)
-            if shared and certifier.factor is None and len(new):
-                new, certifier = _agreeing(new, certifier)
+            if certifier.factor is None and len(new):
+                if shared:
+                    new, certifier = _agreeing(new, certifier)
+                else:
+                    new = _confirmed(new, done, certifier, single=bool(claims.rows.sum() == len(claims.inputs)))
             if shared and certifier.factor is not None:
                 further, tight = _further(new, certifier.factor), new.errors <= certifier.precision.tight
                 new = new[(further == 0) | ((further <= spare) & tight)]
@@ -112,11 +115,32 @@ def _fresh(new: Certified, done: Certified, gradient: LayerGradient) -> Certifie
 
 
 def _agreeing(new: Certified, certifier: Certifier) -> tuple[Certified, Certifier]:
-    """κ is the median of those that are certified; others keep their certificate only at a whole multiple of it."""
-    factor = float(new.factors.median())
+    """κ is the one that most agree on; others keep their certificate only at a whole multiple of it.
+
+    Those that are not sure count only where another has the same κ to most of its digits: mixtures of records that are
+    alike have nearly a multiple of it, each another one.
+    """
+    gaps = (new.factors.unsqueeze(1) / new.factors - 1).abs()
+    new = new[new.sure | ((gaps <= certifier.precision.tight).sum(0) > 1)]
+    if not len(new):
+        return new, certifier
+    gaps = (new.factors.unsqueeze(1) / new.factors - 1).abs()
+    factor = float(new.factors[(gaps <= certifier.precision.tolerance).sum(0).argmax()])
     multiple = new.factors / factor
-    whole = (multiple - multiple.round().clamp(min=1)).abs() <= certifier.precision.loose * multiple
+    whole = (multiple - multiple.round().clamp(min=1)).abs() <= certifier.precision.tolerance * multiple
     return new[whole], certifier.knowing(factor)
+
+
+def _confirmed(new: Certified, done: Certified, certifier: Certifier, *, single: bool) -> Certified:
+    """Where every client has its own κ: sure ones; those of single rows must share theirs with another.
+
+    One equation fits a free κ whatever the candidate, so that of a single row only the span speaks.
+    """
+    if not single:
+        return new[new.sure]
+    everyone = torch.cat([done.factors, new.factors])
+    same = (everyone.unsqueeze(1) / new.factors - 1).abs() <= certifier.precision.tolerance
+    return new[new.sure & (same.sum(0) > 1)]
 
 
 def _further(certified: Certified, factor: float) -> Tensor:

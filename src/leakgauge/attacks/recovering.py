@@ -191,7 +191,7 @@ class _Case:
         if rank > self.batch:
             return self._result(certifier.none(), (), rank, gradient)
         most = 0 if self.methods == "sparse" else self.batch
-        peeled = peel(layer, certifier, most, shared=self.round.clients == 1)
+        peeled = peel(layer, certifier, most, shared=not self._apart)
         certified, methods = peeled.certified, ["peeling"] * len(peeled.certified)
         if self.methods != "peeling" and len(certified) < rank:
             more = by_sparse_directions(peeled.left, peeled.certifier, self._searches(peeled), seed=self.seed)
@@ -223,13 +223,29 @@ class _Case:
         tail = Tail.of(self.task, self.round.params, self.round.buffers, self.layer)
         return Certifier(tail, options.to(device), layer.precision, layer.factors[0], self._factor())
 
+    @property
+    def _scaled(self) -> bool:
+        """Whether a defense may have scaled the update."""
+        protection = self.task.protection
+        return bool(protection.training) or any(part != type(part).neutral() for part in protection.chain.parts)
+
+    @property
+    def _updates(self) -> int:
+        """How many updates, each protected by itself, were added up."""
+        return max(1, self.round.clients // self.task.recipe.clients)
+
+    @property
+    def _apart(self) -> bool:
+        """Whether κ differs from client to client: each scaled its own update, or trained at its own rate."""
+        training = bool(self.task.protection.training) and self.round.clients > 1
+        return training or (self._scaled and self._updates > 1)
+
     def _factor(self) -> float | None:
         """κ where the adversary knows it: nothing scales the update, and the rate is granted."""
-        recipe, parts = self.task.recipe, self.task.protection.chain.parts
-        scaled = self.task.protection.training or any(part != type(part).neutral() for part in parts)
-        if scaled or self.round.clients > 1:
+        recipe = self.task.recipe
+        if self._scaled:
             return None
-        share = 1 / self.batch if recipe.reduction == "mean" else 1.0
+        share = self._updates / self.batch if recipe.reduction == "mean" else 1 / recipe.clients
         if recipe.shares == "gradient":
             return share
         rate = self.round.granted.get(LEARNING_RATE)

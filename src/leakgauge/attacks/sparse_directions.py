@@ -147,7 +147,7 @@ class Assembly:
     def examples(self, directions: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs ``[b, n]`` and derivatives ``[b, m]``, scaled so that derivatives sum to the bias gradient."""
         scaled = self._scaled(directions)
-        return torch.linalg.solve(scaled.mT, self.columns.right), scaled @ self.columns.left.T
+        return torch.linalg.solve_ex(scaled.mT, self.columns.right)[0], scaled @ self.columns.left.T
 
     def _scaled(self, directions: Tensor) -> Tensor:
         lengths: Tensor = torch.linalg.solve_ex(directions.mT, self.columns.left.T @ self.bias)[0]
