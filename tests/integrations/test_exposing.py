@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
+import pytest
 import torch
 from torch import Tensor, nn
 
 import leakgauge as lg
+from leakgauge.integrations.exchange import Exchange
 from leakgauge.integrations.exposing import read_off
+from leakgauge.integrations.judging import Judge
 from leakgauge.models import normalised
 from leakgauge.types import Domain, Records
 
@@ -57,3 +62,13 @@ def test_where_nobody_is_alone_or_no_layer_is_open_nothing_is_said() -> None:
     assert read_off(task, sent(task, records), records, 14.0) == 0
     smooth = lg.Task(nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.Tanh(), nn.Linear(8, 4)), DOMAIN)
     assert read_off(smooth, sent(smooth, records), records, 14.0) == 0
+
+
+def test_a_gate_withholds_what_it_cannot_score(caplog: pytest.LogCaptureFixture) -> None:
+    domain = Domain("table", (6,), 3)
+    rows = Records(torch.rand(1, 6), torch.tensor([1]), domain)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+    before = {name: value.numpy().copy() for name, value in model.state_dict().items()}
+    both = Exchange(before, {name: value + value.dtype.type(0.1) for name, value in before.items()})
+    assert Judge(lambda: model, lambda _: rows).withholds(both, None, 1, logging.getLogger("leakgauge"))
+    assert "of table records exact recovery alone can be judged" in caplog.text

@@ -15,7 +15,7 @@ def read_off(task: Task, update: Tree, records: Records, threshold: float) -> in
     A unit before a ReLU that one record alone activates has that record in its row: ``∂ℓ/∂W_u / ∂ℓ/∂b_u = x``, at any
     size of the batch and whatever factor is on the update. A unit that is alone among all of the client's records is so
     in every batch of them. The row is read from what is about to leave, so that noise or pruning in it counts. 0 where
-    no such layer is, or the records are no images: the attacks that follow decide there.
+    no such layer is: the attacks that follow decide there.
     """
     import torch
 
@@ -24,7 +24,7 @@ def read_off(task: Task, update: Tree, records: Records, threshold: float) -> in
     from leakgauge.metrics import psnr
     from leakgauge.models import denormalised
 
-    layer = first_layer(task) if task.domain.kind == "image" else None
+    layer = first_layer(task)
     if layer is None:
         return 0
     weight, bias = (layer.parameter(name) for name in ("weight", "bias"))

@@ -38,6 +38,7 @@ class Judge:
     examples is assumed (default: as many as the client states, at most 8): after many steps the attack is weaker than
     the best there is, and passing is no proof of safety. ``defense`` is what the client does to its update, if it does
     something: the adversary models it. ``action = "warn"`` only writes to the log what it would have withheld.
+    Records that are no images are not judged: every update is withheld.
     """
 
     model: Callable[[], nn.Module]
@@ -87,6 +88,12 @@ class Judge:
         certified = _certified(task, capture, batch)
         if certified:
             return f"{certified} of {batch} records are recovered exactly"
+        if domain.kind != "image":
+            raise DomainError(
+                f"of {domain.kind} records exact recovery alone can be judged: the attacks are scored by PSNR",
+                where="Gate",
+                remedy="audit them by a spec, and let the node go without a gate",
+            )
         exposed = read_off(task, capture.gradient, records, self.threshold)
         if exposed:
             return f"{exposed} of the client's {len(records)} records can be read off single units"
