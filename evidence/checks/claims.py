@@ -107,7 +107,15 @@ def job(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@check("nvflare", rows="nvflare", cost="minutes", uses=("examples/nvflare/job.py", "examples/nvflare/clinic_net.py"))
+@check(
+    "nvflare",
+    rows="nvflare",
+    cost="minutes",
+    uses=(
+        *(f"examples/nvflare/{name}.py" for name in ("job", "client", "clinic_net")),
+        *(f"leakgauge.integrations.nvflare.{name}" for name in ("capture", "gate", "remember")),
+    ),
+)
 def nvflare_filters() -> Measurement:
     """The example in NVFlare's simulator: what its filters capture, and what a gate lets out."""
     with tempfile.TemporaryDirectory() as name:

@@ -17,7 +17,7 @@ from leakgauge.fl import DroppedError, Federation, SecureSums, Totals, federate,
 from leakgauge.fl.aggregate import mean as mean_of
 from leakgauge.fl.engine import Job
 from leakgauge.fl.secure_sum import Identity, Member, Session
-from leakgauge.papers.lrp.table_1 import NETWORKS
+from leakgauge.papers.lrp.table_1 import NETWORKS, WORK
 from leakgauge.papers.lrp.table_1 import TABLES as TABLE_1
 from leakgauge.papers.lrp.table_2 import ARMS
 from leakgauge.papers.lrp.table_2 import TABLES as TABLE_2
@@ -59,7 +59,8 @@ def fedavg() -> Measurement:
 
 
 def _table_1(context: Context, network: str) -> Measurement:
-    outcome = reproduced(TABLE_1, "lrp/table-1", context, scale="full", only=(network,))
+    units = [unit for unit, values in WORK.items() if values["network"] == network]
+    outcome = reproduced(TABLE_1, "lrp/table-1", context, scale="full", only=units)
     figures = numbers_of(outcome)
     means = {name: mean(values) for name, values in outcome.samples.items() if name.startswith(f"{network}, ")}
     moves = [means[f"{name}, perturbed"] - plain for name, plain in means.items() if f"{name}, perturbed" in means]
@@ -101,7 +102,7 @@ def lrp_table_1_cnn(context: Context) -> Measurement:
 
 @check("lockstep", rows="lrp-table-1", cost="fast")
 def lockstep() -> Measurement:
-    """Table 1 trains all settings at once, for speed: two rounds of it against federate(), one setting, one seed."""
+    """Table 1 trains the settings of a seed at once: two rounds against federate(), one setting, one seed."""
     ours = accuracies("logistic", [(0.005, 0.02, False)], rounds=2, steps=5)[0][0]
     mnist = lg.data.load("mnist")
     clients = two_clients(mnist.train, SEEDS[0])

@@ -17,9 +17,11 @@ from torch import nn
 
 from evidence import Context, Measurement, Number, above, below, check, exactly
 from leakgauge.inspect import folder_of, inspect
+from leakgauge.integrations.exposing import read_off
 from leakgauge.integrations.flower import Capture, Defend, Gate
 from leakgauge.integrations.flower.node import HOOK
 from leakgauge.storage.states import read_state
+from leakgauge.task import Task
 from leakgauge.types import Domain, Records
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +57,7 @@ def known(task: Any, clients: int = 2) -> Records:
     return Records(inputs, labels, DOMAIN)
 
 
-def federated(way: Way, folder: Path) -> Federated:
+def federated(way: Way, folder: Path, rounds: int = 1) -> Federated:
     """Run the example on a SuperLink and two SuperNodes, captured by the app's mod or by the node's wrapper alone."""
     app, server, clients = folder / "app", folder / "server", folder / "clients"
     shutil.copytree(EXAMPLE, app, ignore=shutil.ignore_patterns("__pycache__"))
@@ -69,7 +71,7 @@ def federated(way: Way, folder: Path) -> Federated:
     _edit(at_server, IMPORT, f"{IMPORT}from leakgauge.integrations.flower import captured\n")
     began = time.monotonic()
     run = module_at("federation", EXAMPLE / "federation.py").run
-    run(app, folder / "home", server={"PYTHONPATH": path}, node=node, rounds=1)
+    run(app, folder / "home", server={"PYTHONPATH": path}, node=node, rounds=rounds)
     seconds = time.monotonic() - began
     there, here = (
         {file.name: read_state(file) for file in side.rglob("*client[0-9]*.safetensors")} for side in (server, clients)
@@ -180,25 +182,32 @@ def flower_gate(context: Context) -> Measurement:
 
 @check("flower_cost", rows="flower-cost", cost="minutes", uses=USES)
 def flower_cost() -> Measurement:
-    """The time that Capture adds to a train message, beside a round of the example on a real federation."""
+    """The time that Capture and the exposure check add to a train message, beside a round of a real federation."""
     task = module_at("clinic_task", EXAMPLE / "clinic" / "task.py")
     model = task.build()
     message, train = _message(model.state_dict()), _client(task, task.build(), 0)
-    seconds = {"plain": 0.0, "captured": 0.0}
     with tempfile.TemporaryDirectory() as folder:
         capture = Capture(str(Path(folder) / "captures"))
-        train(message, _context())  # warm
-        for _ in range(20):
-            began = time.monotonic()
-            train(message, _context())
-            seconds["plain"] += (time.monotonic() - began) / 20
-            began = time.monotonic()
-            capture(message, _context(), train)
-            seconds["captured"] += (time.monotonic() - began) / 20
-        one = federated("app", Path(folder) / "federation")
-    added = seconds["captured"] - seconds["plain"]
-    return Measurement(
-        {"share of a round": Number(added / one.seconds, below(0.05))},
-        detail=f"Capture adds {1000 * added:.1f} ms to a message; a run of one round takes {one.seconds:.0f} s, "
-        "most of it the start of Flower's processes",
+        plain = _seconds(lambda: train(message, _context()))
+        capturing = _seconds(lambda: capture(message, _context(), train)) - plain
+        one, three = (federated("app", Path(folder) / str(rounds), rounds).seconds for rounds in (1, 3))
+    sent = {name: torch.from_numpy(a.numpy()) for name, a in train(message, _context()).content["arrays"].items()}
+    audited, own = Task(model, DOMAIN), known(task, 1)
+    checking = _seconds(
+        lambda: read_off(audited, {n: p - sent[n] for n, p in audited.params.items()}, own, threshold=14.0)
     )
+    whole = (three - one) / 2
+    return Measurement(
+        {"share of a round": Number((capturing + checking) / whole, below(0.05))},
+        detail=f"Capture adds {1000 * capturing:.1f} ms to a message, the exposure check {1000 * checking:.1f} ms (the "
+        f"search for the layer included); a further round takes {whole:.1f} s, most of it the start of a process for "
+        "every message",
+    )
+
+
+def _seconds(call: Callable[[], object], times: int = 20) -> float:
+    call()  # warm
+    began = time.monotonic()
+    for _ in range(times):
+        call()
+    return (time.monotonic() - began) / times

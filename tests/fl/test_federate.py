@@ -220,6 +220,8 @@ def test_bad_settings_are_refused(options: dict, says: str) -> None:
 
 def test_bad_clients_are_refused() -> None:
     how = Federation(rounds=1, steps=1)
+    with pytest.raises(DomainError, match="a secure sum of 2 clients hides nobody's update"):
+        federate(small_task(), clients(), Federation(rounds=1, steps=1, per_round=2, secure=True))
     with pytest.raises(DomainError, match="there are no clients"):
         federate(small_task(), [], how)
     with pytest.raises(DataError, match="client 1 has no records"):

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import time
+import types
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -343,6 +344,38 @@ def test_a_node_whose_settings_are_wrong_runs_no_app() -> None:
     app.train()(training())
     wrap(Own, {"LEAKGAUGE_DEFEND": "gausian(std=1.0)"})
     assert app(message(build().state_dict()), context()).error.reason == WITHHELD
+
+
+def test_an_own_mod_that_raises_keeps_its_words_on_the_node(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flower()
+    from flwr.clientapp import ClientApp
+
+    def policy(msg: Any, ctx: Any, call_next: Any) -> Any:
+        call_next(msg, ctx)
+        raise ValueError("patient 17 comes out at 31 dB")
+
+    module, policy.__module__ = types.ModuleType("a_site"), "a_site"
+    module.policy = policy  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "a_site", module)
+
+    class Own(ClientApp):  # type: ignore[misc]
+        pass
+
+    app, start = Own(), build().state_dict()
+    wrap(Own, {"LEAKGAUGE_GATE": "a_site:policy"})
+    app.train()(training())
+    assert app(message(start), context()).error.reason == WITHHELD
+    assert "patient 17" in caplog.text
+
+    def broken(msg: Any, ctx: Any) -> Any:
+        raise KeyError("the app's own fault")
+
+    other = Own()
+    other.train()(broken)
+    with pytest.raises(KeyError):  # is Flower's business, as without the node's mods
+        other(message(start), context())
 
 
 def test_settings_name_mods_outermost_first(tmp_path: Path) -> None:

@@ -96,6 +96,20 @@ def test_a_capture_gives_the_record_back(form: str, tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*.safetensors")} == {0o600}
 
 
+def test_a_second_run_of_the_same_name_stays_apart(tmp_path: Path) -> None:
+    package, fl_ctx = filters(), context()
+    before, after = map(arrays, trained())
+    moved = {name: value + np.float32(0.5) for name, value in before.items()}
+    for start in (before, moved, moved):  # the simulator calls every job alike; the last is one round twice
+        package.Remember().process(shareable(start), fl_ctx)
+        package.Capture(str(tmp_path)).process(shareable(after, number=None), fl_ctx)
+    captures = folder_of(tmp_path, build())
+    assert [bool(torch.equal(c.before.tensors["1.bias"], torch.from_numpy(before["1.bias"]))) for c in captures] == [
+        True,
+        False,
+    ]
+
+
 def test_a_capture_that_cannot_be_written_lets_the_result_pass(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

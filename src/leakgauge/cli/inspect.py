@@ -179,21 +179,23 @@ def _captures(
 
 
 def _show(findings: list[Finding]) -> None:
-    heads = ("update", "labels", "explained", "of noise", "best PSNR", "of noise")
-    table(
-        heads,
-        [
-            (
-                _short(f.name),
-                ", ".join(map(str, f.labels.tolist())),
-                f"{f.explained:.1%}",
-                f"{f.null_explained:.1%}",
-                f"{max(f.psnr):.1f} dB" if f.psnr else "",
-                f"{max(f.null_psnr):.1f} dB" if f.null_psnr else "",
-            )
-            for f in findings
-        ],
-    )
+    heads = ("update", "labels", "explained", "of noise")
+    rows = [
+        (
+            _short(f.name),
+            ", ".join(map(str, f.labels.tolist())),
+            f"{f.explained:.1%}",
+            f"{f.null_explained:.1%}",
+        )
+        for f in findings
+    ]
+    if any(f.psnr for f in findings):  # records are known
+        scores = [
+            tuple(f"{max(values):.1f} dB" if values else "" for values in (f.psnr, f.null_psnr)) for f in findings
+        ]
+        table((*heads, "best PSNR", "of noise"), [(*row, *both) for row, both in zip(rows, scores, strict=True)])
+    else:
+        table(heads, rows)
     for f in findings:
         echo(f"{f.name}: {f.sentence}")
         for note in f.notes:

@@ -18,6 +18,7 @@ from leakgauge.fl.aggregate import mean, misfit, secure_mean
 from leakgauge.fl.engine import Engine, InProcess, Job
 from leakgauge.fl.errors import FederationError, SecureSumError
 from leakgauge.fl.history import History, Lost, RoundLog
+from leakgauge.fl.secure_sum import LEAST
 from leakgauge.fl.sums import SecureSums, Totals, classes_of
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task
@@ -141,6 +142,13 @@ def check(task: Task, clients: Sequence[Records], how: Federation) -> None:
             f"{how.per_round} clients per round of {len(clients)}",
             where="federate",
             remedy=f"say per_round={len(clients)} at most",
+        )
+    count = how.per_round or len(clients)
+    if how.secure and count < LEAST:
+        raise DomainError(
+            f"a secure sum of {count} client{'s' if count > 1 else ''} hides nobody's update",
+            where="federate",
+            remedy=f"let at least {LEAST} take part in every round, or leave secure out",
         )
     if task.recipe.mode == "train" and any(isinstance(m, _BatchNorm) for m in task.working.modules()):
         raise ModelError(

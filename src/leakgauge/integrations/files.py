@@ -8,6 +8,7 @@ them) and ``run-<id>/r<round>-client<node>.safetensors`` what a client sent; a c
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterable
@@ -37,11 +38,21 @@ class Files:
         if not self.folder.is_absolute():  # apps run in a folder of the framework's
             raise LeakgaugeError(f"{str(self.folder)!r} is relative", where="capture", remedy="give an absolute folder")
 
-    def start(self, place: Path, number: int, weights: Arrays) -> None:
-        """The weights that a round began with; written once."""
-        path = self.folder / place / f"r{number}.safetensors"
-        if not path.exists():
-            self._write(path, weights, round=number)
+    def start(self, place: Path, number: int, weights: Arrays) -> Path:
+        """The weights that a round began with, written once; the place that they are in.
+
+        A round that began with other weights belongs to another run of the same name (NVFlare's simulator calls every
+        job alike): it gets the next place, ``…-2``, since an update beside foreign weights means nothing.
+        """
+        for again in itertools.count(1):
+            own = place if again == 1 else place.with_name(f"{place.name}-{again}")
+            path = self.folder / own / f"r{number}.safetensors"
+            if not path.exists():
+                self._write(path, weights, round=number)
+                return own
+            if _holds(path, weights):
+                return own
+        raise AssertionError("a count ended")
 
     def sent(
         self,
@@ -83,6 +94,18 @@ class Files:
 
     def _size(self) -> int:
         return sum(path.stat().st_size for path in self.folder.rglob("*.safetensors"))
+
+
+def _holds(path: Path, weights: Arrays) -> bool:
+    """Whether a file holds these weights; one that cannot be read holds others."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        there = load(path.read_bytes())
+    except (OSError, SafetensorError):
+        return False
+    return there.keys() == weights.keys() and all(value.tobytes() == weights[n].tobytes() for n, value in there.items())
 
 
 def files_of(folder: str | None, limit: int) -> Files:

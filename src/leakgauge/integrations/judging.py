@@ -28,15 +28,17 @@ LARGEST = 8
 class Judge:
     """Attacks an outgoing update, and says why it must stay here, if it must.
 
-    Exact recovery comes first, then the attacks of ``leakgauge inspect``, beside the same attacks on noise. An update
-    leaks if a record is certified, or comes out above ``threshold`` dB of PSNR and beyond the spread of noise.
-    ``budget`` bounds the evaluations for one update: where they do not suffice for every attack, the update is
-    withheld, as it is if anything raises. The server gets one neutral error; the node's log says why.
+    Exact recovery and the exposure check come first, then the attacks of ``leakgauge inspect``, beside the same attacks
+    on noise. An update leaks if a record is certified, stands in one of its rows, or comes out above ``threshold`` dB
+    of PSNR and beyond the spread of noise. ``budget`` bounds the evaluations for one update: where they do not suffice
+    for every attack, the update is withheld, as it is if anything raises. The server gets one neutral error; the
+    node's log says why.
 
     ``model`` builds the network, ``records`` gives the client's own from the context. One local step on ``batch``
     examples is assumed (default: as many as the client states, at most 8): after many steps the attack is weaker than
     the best there is, and passing is no proof of safety. ``defense`` is what the client does to its update, if it does
     something: the adversary models it. ``action = "warn"`` only writes to the log what it would have withheld.
+    Records that are no images are not judged: every update is withheld.
     """
 
     model: Callable[[], nn.Module]
@@ -75,6 +77,7 @@ class Judge:
         from leakgauge.inspect import attacks_on, inspect
         from leakgauge.inspect.client import Client
         from leakgauge.inspect.cost import evaluations
+        from leakgauge.integrations.exposing import read_off
 
         if not len(records):
             raise DataError("there are no records to compare with", where="Gate", remedy="give the client's own")
@@ -85,6 +88,15 @@ class Judge:
         certified = _certified(task, capture, batch)
         if certified:
             return f"{certified} of {batch} records are recovered exactly"
+        if domain.kind != "image":
+            raise DomainError(
+                f"of {domain.kind} records exact recovery alone can be judged: the attacks are scored by PSNR",
+                where="Gate",
+                remedy="audit them by a spec, and let the node go without a gate",
+            )
+        exposed = read_off(task, capture.gradient, records, self.threshold)
+        if exposed:
+            return f"{exposed} of the client's {len(records)} records can be read off single units"
         left = self.budget - 1
         for attack in [adaptive()] if defense is not None else attacks_on(task, batch):
             left -= (1 + DRAWS) * evaluations(attack)

@@ -57,5 +57,5 @@ class Capture:
         files, place = self._files(), run_folder(context.run_id, context.node_id)
         number = round_of(message)
         number = files.next_round(place) if number is None else number
-        files.start(place, number, both.before)
+        place = files.start(place, number, both.before)
         files.sent(place, number, context.node_id, both.after, examples=examples_of(reply), buffers=both.buffers)

@@ -79,4 +79,20 @@ def wrap(app_class: Any, environment: Mapping[str, str] | None = None) -> None:
 
 
 def _call(mod: Mod, call_next: Callable[..., Message], message: Message, context: Context) -> Message:
-    return mod(message, context, call_next)
+    """Call a mod; where it raises itself, the update stays here: Flower would send the text of it to the server."""
+    of_app: list[BaseException] = []
+
+    def run(*arguments: Any) -> Message:
+        try:
+            return call_next(*arguments)
+        except BaseException as fault:
+            of_app.append(fault)
+            raise
+
+    try:
+        return mod(message, context, run)
+    except Exception as fault:
+        if any(fault is one for one in of_app):  # the app's own fault is Flower's business
+            raise
+        LOG.error("node: the update was withheld: %s: %s", type(fault).__name__, fault)
+        return withheld(message)

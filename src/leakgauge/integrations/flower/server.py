@@ -56,7 +56,7 @@ class Captured(Strategy):  # type: ignore[misc]
         before = begun.setdefault(id(record), arrays_of(message)[1])
         place = run_folder(run, None if len(begun) == 1 else node)  # a client with other weights gets its own folder
         both = exchange(before, reply)
-        self.files.start(place, number, before)
+        place = self.files.start(place, number, before)
         self.files.sent(place, number, node, both.after, examples=examples_of(reply), buffers=both.buffers)
 
     def configure_evaluate(

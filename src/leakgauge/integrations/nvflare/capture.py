@@ -39,5 +39,5 @@ class Capture(Filter):  # type: ignore[misc]
         place = run_folder(fl_ctx.get_job_id() or "job", site)
         number = next((n for n in (remembered(fl_ctx)[1], round_of(shareable)) if n is not None), None)
         number = files.next_round(place) if number is None else number
-        files.start(place, number, both.before)
+        place = files.start(place, number, both.before)
         files.sent(place, number, site, both.after, examples=None, buffers=both.buffers)

@@ -1,9 +1,8 @@
-"""The training of Table 1: two clients whose labels do not overlap, all settings and seeds at once."""
+"""The training of Table 1: two clients whose labels do not overlap, all settings of a seed at once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import product
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -47,35 +46,47 @@ def accuracies(
     seeds: Sequence[int] = SEEDS,
     shard: int = 100,
 ) -> list[list[float]]:
-    """Test accuracy by setting and seed: the one client function, vmapped over trainings."""
+    """Test accuracy by setting and seed: the one client function, vmapped over the settings of a seed, which share
+    records and batches."""
     dataset = data.load(name)
-    own = [two_clients(dataset.train, seed, shard) for seed in seeds]
     recipe = Recipe(batch=steps * size, minibatch=size, local_steps=steps, shares="change")
-    tasks = [Task(models.build(model, dataset.domain, seed=s), dataset.domain, recipe) for s in seeds]
-    cases = list(product(range(len(seeds)), settings))
-    params = {n: torch.stack([tasks[s].params[n] for s, _ in cases]) for n in tasks[0].params}
-    task = tasks[0]
+    by_seed = []
+    for seed in seeds:
+        task = Task(models.build(model, dataset.domain, seed=seed), dataset.domain, recipe)
+        params = _trained(task, two_clients(dataset.train, seed, shard), settings, rounds, seed)
+        by_seed.append(_accuracy(task, params, dataset.test))
+    return [list(scores) for scores in zip(*by_seed, strict=True)]
+
+
+def _trained(
+    task: Task, own: Sequence[Records], settings: Sequence[Setting], rounds: int, seed: int
+) -> dict[str, Tensor]:
+    """The weights of every setting ``[settings, …]`` after all rounds."""
+    recipe, drawn = task.recipe, task.drawn({})
 
     def client(theta: dict[str, Tensor], x: Tensor, y: Tensor, rates: Tensor) -> dict[str, Tensor]:
-        drawn = task.drawn({})
         return update_of(task.working, theta, task.buffers, x, y, recipe, type(drawn)(rates, drawn.buffers))
 
+    params = {n: p.expand(len(settings), *p.shape) for n, p in task.params.items()}
     for number in range(rounds):
         changes = []
         for k in (0, 1):
-            rows = [batches(len(own[0][k]), size, steps, (s, number, k)).flatten() for s in seeds]
-            inputs = torch.stack([own[s][k].inputs[rows[s]] for s, _ in cases])
-            labels = torch.stack([own[s][k].labels[rows[s]] for s, _ in cases])
-            rates = torch.stack([_rates(setting, k, steps, (seeds[s], number, k)) for s, setting in cases])
-            changes.append(vmap(client)(params, inputs, labels, rates))
+            rows = batches(len(own[k]), recipe.examples, recipe.local_steps, (seed, number, k)).flatten()
+            rates = torch.stack([_rates(setting, k, recipe.local_steps, (seed, number, k)) for setting in settings])
+            inputs, labels = own[k].inputs[rows], own[k].labels[rows]
+            changes.append(vmap(client, in_dims=(0, None, None, 0))(params, inputs, labels, rates))
         params = mapped(lambda p, a, b: p + (a + b) / 2, params, *changes)
-    right, test = torch.zeros(len(cases)), dataset.test
+    return params
+
+
+def _accuracy(task: Task, params: Mapping[str, Tensor], test: Records) -> list[float]:
+    right = torch.zeros(len(next(iter(params.values()))))
     for start in range(0, len(test), 500):
         few: Any = test[start : start + 500]
-        outputs = vmap(lambda p, x=few.inputs: functional_call(task.working, (p, task.buffers), (x,)))(params)
+        outputs = vmap(lambda p, x=few.inputs: functional_call(task.working, (p, task.buffers), (x,)))(dict(params))
         right += (outputs.argmax(-1) == few.labels).float().sum(1)
-    scores = (right / len(test)).tolist()
-    return [[scores[i] for i, (_, one) in enumerate(cases) if one == setting] for setting in settings]
+    accuracy: list[float] = (right / len(test)).tolist()
+    return accuracy
 
 
 def _rates(setting: Setting, k: int, steps: int, key: tuple[int, int, int]) -> Tensor:
