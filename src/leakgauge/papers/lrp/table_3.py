@@ -20,8 +20,8 @@ PRINTED = {
 OURS, BRIEF = "VAE, ", "sample, "
 ARMS = [*((d, GGL) for d in DEFENSES), ("LRP", ANY_SCALE), ("none", ANY_SCALE)]
 NO_GAN = "ImageNet and BigGAN are not here; the rows of our generator stand beside"
-FEW: dict[str, Any] = {"name": "fashion_mnist_sample", "model": "cnn_13700", "records": 2, "steps": 60}
-FEW |= {"public": 1000, "epochs": 40, "perceptual": False}
+FEW: dict[str, Any] = {"name": "fashion_mnist_sample", "model": "cnn_13700", "records": 2, "steps": 15}
+FEW |= {"public": 1000, "epochs": 8, "perceptual": False}
 
 
 def _work(prefix: str, arms: list[tuple[str, str]], **how: Any) -> dict[str, dict[str, Any]]:
@@ -44,7 +44,7 @@ def _cost(prefix: str, least: float) -> Cell:
 
 SMOKE = Size(
     _work(BRIEF, [("none", GGL), ("LRP", GGL), ("none", ANY_SCALE), ("LRP", ANY_SCALE)], **FEW),
-    ("Fashion-MNIST, 2 images; autoencoder of 1,000", "60 generations", "no LPIPS"),
+    ("Fashion-MNIST, 2 images; autoencoder of 1,000", "15 generations", "no LPIPS"),
 )
 SMALL = Size(
     _work(OURS, ARMS),
