@@ -42,7 +42,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A table at one scale: its rows, what its units of work left beside them, and the faults of those that failed."""
+    """A table at one scale: its rows, what its units of work left beside them, and the faults of those that failed.
+
+    ``units`` has the id of every unit of work that was done, by name.
+    """
 
     table: Table
     scale: Scale
@@ -53,6 +56,7 @@ class Outcome:
     seconds: float
     faults: Mapping[str, str] = field(default_factory=dict)
     pictures: Mapping[str, Tensor] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
