@@ -19,7 +19,12 @@ from leakgauge.training import train
 
 SAMPLE, RATES = "fashion_mnist_sample", {"released": 1e-4, "stated": 0.1}
 RECORD = ", against the record"
-DEFENSES = {"Soteria": "soteria(layer='linear1')", "ATS": "ats(policy='7-4-15')", "PRECODE": "precode(k=256)"}
+DEFENSES = {
+    "Soteria": "soteria(layer='linear1')",
+    "Soteria, second layer": "soteria(layer='linear2')",
+    "ATS": "ats(policy='7-4-15')",
+    "PRECODE": "precode(k=256)",
+}
 
 
 def measure(
@@ -38,7 +43,7 @@ def measure(
     task = Task(models.build(model, dataset.domain), dataset.domain).protect(DEFENSES[defense])
     private = dataset.sample(records, seed=seed, split="test")
     if step:
-        trained = task.protect("identity()") if defense == "Soteria" else task
+        trained = task.protect("identity()") if defense.startswith("Soteria") else task
         options: dict[str, Any] = {"batch": 32, "learning_rate": RATES[rate], "nesterov": True, "keep": ()}
         task = task.at(train(trained, dataset.train, steps=step, **options)[-1].state)
     adversary: Any = expr.parse(attack, "attack", where=cell)
