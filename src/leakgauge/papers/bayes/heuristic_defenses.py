@@ -110,8 +110,8 @@ TABLES = (
         ),
         {"smoke": Size(_small(60), ("2 images", "60 iterations", "13,700 parameters")), "small": Size(FIVE, FIVE_LESS)},
         measure,
-        "Pictures in the paper, after ten training steps; here the gain in dB beside them. The second layer is the next "
-        "larger one of the linear layers.",
+        "Pictures in the paper, after ten training steps; here the gain in dB beside them. The second layer is the "
+        "next larger one of the linear layers.",
         grid=True,
     ),
     Table(
