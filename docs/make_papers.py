@@ -13,6 +13,7 @@ from typing import Any
 
 from leakgauge.papers.catalogue import tables
 from leakgauge.papers.contract import SCALES, Figure, Scale, Table
+from leakgauge.papers.gradattack import trade_off as plots
 from leakgauge.papers.judging import judged
 from leakgauge.papers.recording import command, is_older, recorded, state_of
 from leakgauge.report import svg
@@ -21,6 +22,7 @@ from leakgauge.report.svg import element, marker, tick
 HERE = Path(__file__).parent
 FIGURES = HERE / "papers"
 COLOURS = ("#0b6e99", "#c2410c", "#1a7a5e", "#8a3d78", "#765700", "#41454f")
+TRADE_OFF = "gradattacktable-2-trade-off.svg"
 WITHOUT_NUMBER = ("not run", "cannot be run")
 WIDTH, HEIGHT, LEFT, TOP = 640.0, 300.0, 64.0, 24.0
 HEAD = """# The papers, reproduced
@@ -71,6 +73,8 @@ def section(table: Table) -> str:
     if about:
         lines.append(f"\n{about}\n")
     lines.append(f"\nState: **{state_of(table)}**.\n")
+    if table.name == "gradattack/table-2":
+        lines.append(f"\n![The plot beside Table 2: {plots.FIGURE.y}, by {plots.FIGURE.x}](papers/{TRADE_OFF})\n")
     if result is None:
         return "".join([*lines, *scales(table, ()), unmeasured([asdict(row) for row in judged(table, None, {})])])
     lines.append(f"\n    {result['command']}\n")
@@ -116,9 +120,18 @@ def unmeasured(rows: Sequence[Mapping[str, Any]]) -> str:
     return "".join(f"\n{head}: {'; '.join(names)}.\n".replace("|", "\\|") for head, names in groups.items())
 
 
+def trade_off() -> str:
+    """The plot beside GradAttack's Table 2, of both halves of the table."""
+    known = tables()
+    halves = [recorded(known[f"gradattack/{name}"]) for name in ("table-2-utility", "table-2")]
+    rows = [half["rows"] if half else [] for half in halves]
+    curves = plots.printed() | plots.ours(*rows)
+    return drawn(curves, plots.FIGURE, "Table 2: leakage against accuracy")
+
+
 def figures() -> dict[Path, str]:
     """The drawings of every table that has curves, and the pictures of every table that shows them."""
-    drawings: dict[Path, str] = {}
+    drawings: dict[Path, str] = {FIGURES / TRADE_OFF: trade_off()}
     for table in tables().values():
         result = recorded(table)
         if result is None:
