@@ -14,7 +14,7 @@ from typing import Any
 from leakgauge.papers.catalogue import tables
 from leakgauge.papers.contract import SCALES, Figure, Scale, Table
 from leakgauge.papers.gradattack import trade_off as plots
-from leakgauge.papers.judging import judged
+from leakgauge.papers.judging import judged, shown
 from leakgauge.papers.recording import command, is_older, recorded, state_of
 from leakgauge.report import svg
 from leakgauge.report.svg import element, marker, tick
@@ -163,7 +163,7 @@ def rows_of(result: Mapping[str, Any]) -> str:
     rows = [row for row in result["rows"] if row["verdict"] not in WITHOUT_NUMBER]
     lines = ["\n| cell | paper | ours | verdict | remark |\n|---|---|---|---|---|\n"] if rows else []
     for row in rows:
-        ours = "" if row["value"] is None else f"{row['value']:.5g} {row['unit']}".strip()
+        ours = "" if row["value"] is None else f"{shown(row['value'])} {row['unit']}".strip()
         if row["low"] is not None:
             ours += f" [{row['low']:.4g}, {row['high']:.4g}]"
         why = "" if row["why"] == same else row["why"]

@@ -16,7 +16,7 @@ from leakgauge.audit.engines import LocalPool
 from leakgauge.errors import DomainError
 from leakgauge.papers import conventions
 from leakgauge.papers.contract import Cell, Measured, Paper, Size, Table, at_least, at_most, difference, near
-from leakgauge.papers.judging import judged, state, summary
+from leakgauge.papers.judging import judged, shown, state, summary
 from leakgauge.papers.recording import is_older, record, recorded, state_of
 from leakgauge.papers.running import run
 from leakgauge.types import Domain, Records
@@ -82,6 +82,11 @@ def test_a_difference_has_its_reason_and_a_claim_fails() -> None:
     assert words(rows)["on the side"] == "measured"
     assert state(rows) == "differs"
     assert summary(rows).startswith("differs (3 of 6 cells; ")
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.25, "0.25"), (4215524.3164, "4,215,524.32"), (1e300, "1e+300")])
+def test_large_numbers_are_shown_whole(value: float, text: str) -> None:
+    assert shown(value) == text
 
 
 def test_what_is_finished_is_not_done_again(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ class Row:
         if self.value is None:
             return ""
         interval = "" if self.low is None or self.high is None else f" [{self.low:.4g}, {self.high:.4g}]"
-        return f"{self.value:.5g}{interval}{' ' + self.unit if self.unit else ''}"
+        return f"{shown(self.value)}{interval}{' ' + self.unit if self.unit else ''}"
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,11 @@ class Outcome:
 
     def row(self, name: str) -> Row:
         return next(row for row in self.rows if row.name == name)
+
+
+def shown(value: float) -> str:
+    """Five digits, or all before the point and two behind it."""
+    return f"{value:,.2f}" if 1e4 <= abs(value) < 1e12 else f"{value:.5g}"
 
 
 def judged(table: Table, size: Size | None, samples: Samples, *, claims_only: bool = False) -> tuple[Row, ...]:
