@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from leakgauge.papers.catalogue import tables
 from leakgauge.papers.contract import SCALES, Figure, Scale, Table
-from leakgauge.papers.judging import judged
-from leakgauge.papers.recording import command, recorded, state_of
+from leakgauge.papers.gradattack import trade_off as plots
+from leakgauge.papers.judging import judged, shown
+from leakgauge.papers.recording import command, is_older, recorded, state_of
 from leakgauge.report import svg
 from leakgauge.report.svg import element, marker, tick
 
 HERE = Path(__file__).parent
 FIGURES = HERE / "papers"
 COLOURS = ("#0b6e99", "#c2410c", "#1a7a5e", "#8a3d78", "#765700", "#41454f")
+TRADE_OFF = "gradattacktable-2-trade-off.svg"
+WITHOUT_NUMBER = ("not run", "cannot be run")
 WIDTH, HEIGHT, LEFT, TOP = 640.0, 300.0, 64.0, 24.0
 HEAD = """# The papers, reproduced
 
@@ -28,9 +32,13 @@ paper's. This page is generated (`python docs/make_papers.py`) from stored resul
 
 - **reproduced**: same network, data and metric, within the stated tolerance.
 - **holds when reduced**: within the tolerance or as claimed, with less of something; what was reduced is listed.
-- **differs**: with the reason, as far as it is known.
-- **cannot be run**: what is missing is said. **not run**: nobody has recorded it yet, or it waits for a part.
-- **measured**: the paper has no such number.
+- **differs**: outside the tolerance, or not as claimed; with the reason, as far as it is known.
+- **cannot be run**: what is missing is said. **not run**: nobody has recorded it yet.
+- **measured**: the paper has no such number, or a `smoke` has it beside the paper's without comparing.
+
+The paper's column has its number with the tolerance that we allow, or what it says in words as ≥ or ≤. The verdict
+follows from our mean alone; where its interval reaches further than the tolerance, the remark says so. "Older than its
+code" says that a reproduction's own file or settings have changed since it was recorded.
 
 `leakgauge papers` prints the list, `leakgauge papers run bayes/table-2 --scale small --workers 2` runs one; the
 scales are `smoke` (seconds; other data or networks stand in), `small` (minutes on two cores) and `full` (the paper's
@@ -65,19 +73,20 @@ def section(table: Table) -> str:
     if about:
         lines.append(f"\n{about}\n")
     lines.append(f"\nState: **{state_of(table)}**.\n")
+    if table.name == "gradattack/table-2":
+        lines.append(f"\n![The plot beside Table 2: {plots.FIGURE.y}, by {plots.FIGURE.x}](papers/{TRADE_OFF})\n")
     if result is None:
-        rows = judged(table, None, {})
-        lost = [f"\nCannot be run: {row.name}: {row.why}.\n" for row in rows if row.verdict == "cannot be run"]
-        left = [(row.name, row.paper) for row in rows if row.verdict == "not run"]
-        return "".join([*lines, *scales(table, ()), unmeasured(left), *lost])
+        return "".join([*lines, *scales(table, ()), unmeasured([asdict(row) for row in judged(table, None, {})])])
     lines.append(f"\n    {result['command']}\n")
     lines.append(
         f"\nCommit {result['commit']}, {result['date']}, {result['seconds']:.0f} processor seconds; "
         f"{result['machine']}.\n"
     )
+    if is_older(table, result):
+        lines.append("\nOlder than its code: what this reproduction computes has changed since; run it again.\n")
     if result["reduced"]:
         lines.append(f"\nReduced: {'; '.join(result['reduced'])}.\n")
-    lines += [rows_of(result), *scales(table, SCALES[: SCALES.index(result["scale"]) + 1])]
+    lines += [rows_of(result), *remarks(table, result), *scales(table, SCALES[: SCALES.index(result["scale"]) + 1])]
     for how, _ in panels(table, result):
         lines.append(f"\n![{table.title}: {how.y} by {how.x}](papers/{panel_name(table, how)})\n")
     if result.get("pictures"):
@@ -94,17 +103,35 @@ def scales(table: Table, without: Sequence[Scale]) -> list[str]:
     ]
 
 
-def unmeasured(cells: Sequence[tuple[str, str]]) -> str:
-    """Cells without a number of ours, with the paper's."""
-    if not cells:
-        return ""
-    names = "; ".join(f"{name} ({paper})" if paper else name for name, paper in cells)
-    return f"\nNot run yet: {names}.\n".replace("|", "\\|")
+def remarks(table: Table, result: Mapping[str, Any]) -> list[str]:
+    """What units of work noted, where no row of that name shows it."""
+    shown = {row["name"] for row in result["rows"]}
+    units = table.sizes[result["scale"]].work if result["scale"] in table.sizes else ()
+    return [f"\n{unit}: {note}.\n" for unit, note in result["notes"].items() if unit in units and unit not in shown]
+
+
+def unmeasured(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Cells without a number of ours, with the paper's: those of one reason together."""
+    groups: dict[str, list[str]] = {}
+    for row in rows:
+        if row["verdict"] in WITHOUT_NUMBER:
+            head = f"{row['verdict'].capitalize()}{', ' + row['why'] if row['why'] else ''}"
+            groups.setdefault(head, []).append(f"{row['name']} ({row['paper']})" if row["paper"] else row["name"])
+    return "".join(f"\n{head}: {'; '.join(names)}.\n".replace("|", "\\|") for head, names in groups.items())
+
+
+def trade_off() -> str:
+    """The plot beside GradAttack's Table 2, of both halves of the table."""
+    known = tables()
+    halves = [recorded(known[f"gradattack/{name}"]) for name in ("table-2-utility", "table-2")]
+    rows = [half["rows"] if half else [] for half in halves]
+    curves = plots.printed() | plots.ours(*rows)
+    return drawn(curves, plots.FIGURE, "Table 2: leakage against accuracy")
 
 
 def figures() -> dict[Path, str]:
     """The drawings of every table that has curves, and the pictures of every table that shows them."""
-    drawings: dict[Path, str] = {}
+    drawings: dict[Path, str] = {FIGURES / TRADE_OFF: trade_off()}
     for table in tables().values():
         result = recorded(table)
         if result is None:
@@ -131,20 +158,20 @@ def panel_name(table: Table, how: Figure) -> str:
 
 
 def rows_of(result: Mapping[str, Any]) -> str:
-    """The rows that were measured, or cannot be, then those that only another scale measures."""
+    """The rows that were measured, each with its reason or note, then those that were not."""
     same = "; ".join(result["reduced"])
-    rows = [row for row in result["rows"] if row["verdict"] != "not run"]
-    lines = ["\n| cell | paper | ours | verdict | why |\n|---|---|---|---|---|\n"]
+    rows = [row for row in result["rows"] if row["verdict"] not in WITHOUT_NUMBER]
+    lines = ["\n| cell | paper | ours | verdict | remark |\n|---|---|---|---|---|\n"] if rows else []
     for row in rows:
-        ours = "" if row["value"] is None else f"{row['value']:.5g} {row['unit']}".strip()
+        ours = "" if row["value"] is None else f"{shown(row['value'])} {row['unit']}".strip()
         if row["low"] is not None:
             ours += f" [{row['low']:.4g}, {row['high']:.4g}]"
         why = "" if row["why"] == same else row["why"]
         why = why if row.get("settled", True) else "the mean does, its interval reaches further"
-        name = row["name"].replace("|", "\\|")
-        lines.append(f"| {name} | {row['paper']} | {ours} | {row['verdict']} | {why} |\n")
-    left = [(row["name"], row["paper"]) for row in result["rows"] if row["verdict"] == "not run"]
-    return "".join(lines) + unmeasured(left)
+        remark = "; ".join(text for text in (why, result["notes"].get(row["name"], "")) if text)
+        name, remark = (text.replace("|", "\\|") for text in (row["name"], remark))
+        lines.append(f"| {name} | {row['paper']} | {ours} | {row['verdict']} | {remark} |\n")
+    return "".join(lines) + unmeasured(result["rows"])
 
 
 def drawn(curves: Mapping[str, Sequence[Sequence[float]]], how: Figure, title: str) -> str:

@@ -115,8 +115,8 @@ def papers_smoke(context: Context) -> Measurement:
     return Measurement(
         {
             "tables, figures and theorems": Number(len(tables()), at_least(30)),
-            "that have a smoke run": Number(len(table), at_least(20)),
-            "of which do not show their claim": Number(sum(row["holds"] != "True" for row in table), exactly(0)),
+            "that have no smoke run": Number(len(tables()) - len(table), exactly(0)),
+            "whose smoke run does not show its claim": Number(sum(row["holds"] != "True" for row in table), exactly(0)),
             "longest, in processor seconds": Number(max(float(row["seconds"]) for row in table), at_most(30)),
         },
         detail="a claim is an ordering, a gap or an exact value",

@@ -16,8 +16,8 @@ from leakgauge.audit.engines import LocalPool
 from leakgauge.errors import DomainError
 from leakgauge.papers import conventions
 from leakgauge.papers.contract import Cell, Measured, Paper, Size, Table, at_least, at_most, difference, near
-from leakgauge.papers.judging import judged, state, summary
-from leakgauge.papers.recording import record, recorded, state_of
+from leakgauge.papers.judging import judged, shown, state, summary
+from leakgauge.papers.recording import is_older, record, recorded, state_of
 from leakgauge.papers.running import run
 from leakgauge.types import Domain, Records
 
@@ -84,6 +84,11 @@ def test_a_difference_has_its_reason_and_a_claim_fails() -> None:
     assert summary(rows).startswith("differs (3 of 6 cells; ")
 
 
+@pytest.mark.parametrize(("value", "text"), [(0.25, "0.25"), (4215524.3164, "4,215,524.32"), (1e300, "1e+300")])
+def test_large_numbers_are_shown_whole(value: float, text: str) -> None:
+    assert shown(value) == text
+
+
 def test_what_is_finished_is_not_done_again(tmp_path: Path) -> None:
     CALLS.clear()
     run(table(), "smoke", tmp_path)
@@ -130,6 +135,17 @@ def test_of_several_scales_the_largest_is_recorded(tmp_path: Path) -> None:
     assert largest["command"] == "leakgauge papers run dice/table-1 --scale small"
     assert state_of(table(), tmp_path) == "reproduced (3 of 5 cells; 1 not run, 1 cannot be run), small"
     assert json.loads((tmp_path / "dice-table-1.json").read_text())["rows"][0]["name"] == "one"
+
+
+def test_a_result_is_older_than_its_code_when_its_units_have_changed(tmp_path: Path) -> None:
+    record(run(table(), "small", tmp_path / "run", only=["a"]), tmp_path)
+    assert "older" not in state_of(table(), tmp_path)  # unit b is not run, which is another matter
+    sizes = {"small": Size({"a": {"name": "one", "values": [3.0, 4.0]}})}
+    assert state_of(table(sizes=sizes), tmp_path).endswith(", small, older than its code")
+    result = recorded(table(), tmp_path)
+    assert result is not None
+    del result["units"]  # as recorded before there were any
+    assert is_older(table(), result)
 
 
 def pictured(shade: float) -> Measured:

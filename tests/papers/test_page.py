@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from leakgauge.cli import app
 from leakgauge.papers.catalogue import tables
-from leakgauge.papers.contract import Cell, Figure, Paper, Table
+from leakgauge.papers.contract import Cell, Figure, Paper, Size, Table
 from leakgauge.papers.recording import state_of
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -48,6 +48,31 @@ def test_the_page_has_every_table(script: ModuleType) -> None:
     page = script.page()
     for name in tables():
         assert f"\n## {name}\n" in page
+
+
+def test_cells_without_a_number_stand_together_by_reason_with_the_papers(script: ModuleType) -> None:
+    def row(name: str, paper: str, verdict: str, why: str = "") -> dict[str, object]:
+        return {"name": name, "paper": paper, "verdict": verdict, "why": why}
+
+    rows = [row("a", "1 ± 0.1", "cannot be run", "no data"), row("b", "2", "not run")]
+    rows += [row("c|d", "", "cannot be run", "no data"), row("e", "3", "differs", "a reason")]
+    assert script.unmeasured(rows) == "\nCannot be run, no data: a (1 ± 0.1); c\\|d.\n\nNot run: b (2).\n"
+
+
+def test_a_note_stands_beside_its_row_or_below(script: ModuleType) -> None:
+    how = {
+        "low": None,
+        "high": None,
+        "unit": "dB",
+        "paper": "19 ± 1",
+        "value": 19.5,
+        "why": "",
+        "verdict": "reproduced",
+    }
+    result = {"rows": [{"name": "one", **how}], "notes": {"one": "weight 1", "two": "slow"}, "reduced": []}
+    assert "| one | 19 ± 1 | 19.5 dB | reproduced | weight 1 |" in script.rows_of(result)
+    table = Table("mine/table-1", "Table 1", Paper("Me."), (Cell("one"),), {"small": Size({"one": {}, "two": {}})})
+    assert script.remarks(table, {**result, "scale": "small"}) == ["\ntwo: slow.\n"]
 
 
 def test_every_curve_is_drawn_in_one_panel_with_its_own_axes(script: ModuleType) -> None:

@@ -37,12 +37,15 @@ class Row:
         if self.value is None:
             return ""
         interval = "" if self.low is None or self.high is None else f" [{self.low:.4g}, {self.high:.4g}]"
-        return f"{self.value:.5g}{interval}{' ' + self.unit if self.unit else ''}"
+        return f"{shown(self.value)}{interval}{' ' + self.unit if self.unit else ''}"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A table at one scale: its rows, what its units of work left beside them, and the faults of those that failed."""
+    """A table at one scale: its rows, what its units of work left beside them, and the faults of those that failed.
+
+    ``units`` has the id of every unit of work that was done, by name.
+    """
 
     table: Table
     scale: Scale
@@ -53,6 +56,7 @@ class Outcome:
     seconds: float
     faults: Mapping[str, str] = field(default_factory=dict)
     pictures: Mapping[str, Tensor] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
@@ -62,6 +66,11 @@ class Outcome:
 
     def row(self, name: str) -> Row:
         return next(row for row in self.rows if row.name == name)
+
+
+def shown(value: float) -> str:
+    """Five digits, or all before the point and two behind it."""
+    return f"{value:,.2f}" if 1e4 <= abs(value) < 1e12 else f"{value:.5g}"
 
 
 def judged(table: Table, size: Size | None, samples: Samples, *, claims_only: bool = False) -> tuple[Row, ...]:

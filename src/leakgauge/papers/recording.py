@@ -7,6 +7,7 @@ import io
 import json
 import platform
 import subprocess
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from torch import Tensor
 import leakgauge
 from leakgauge.papers.contract import SCALES, Scale, Table
 from leakgauge.papers.judging import Outcome, judged, summary
+from leakgauge.papers.units import older
 
 RESULTS = Path(__file__).parent / "results"
 PICTURES = 8
@@ -42,6 +44,7 @@ def stored(outcome: Outcome) -> dict[str, Any]:
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "seconds": outcome.seconds,
         "machine": f"{platform.machine()}, torch {torch.__version__}, Python {platform.python_version()}",
+        "units": dict(outcome.units),
         "reduced": list(table.sizes[outcome.scale].reduced),
         "rows": [asdict(row) for row in outcome.rows],
         "notes": dict(outcome.notes),
@@ -95,11 +98,16 @@ def recorded(table: Table, folder: Path = RESULTS) -> dict[str, Any] | None:
     return result
 
 
+def is_older(table: Table, result: Mapping[str, Any]) -> bool:
+    """Whether a reproduction's own code or settings have changed since it was recorded."""
+    return older(table, result["scale"], result.get("units", {}))
+
+
 def state_of(table: Table, folder: Path = RESULTS) -> str:
     """The state of a table in words: what was recorded, or why nothing can be."""
     result = recorded(table, folder)
     if result is not None:
-        return f"{result['state']}, {result['scale']}"
+        return f"{result['state']}, {result['scale']}{', older than its code' if is_older(table, result) else ''}"
     word = summary(judged(table, None, {}))
     why = table.missing or (f"needs {table.waits}" if table.waits else "")
     return f"{word}: {why}" if why else word

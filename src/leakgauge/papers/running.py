@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from torch import Tensor
 
@@ -17,15 +14,15 @@ from leakgauge.audit.engines import Engine, InProcess
 from leakgauge.audit.run import claim
 from leakgauge.audit.store import Store, write
 from leakgauge.errors import DomainError
-from leakgauge.papers.contract import Measured, Samples, Scale, Table
+from leakgauge.papers.contract import Scale, Table
 from leakgauge.papers.judging import Outcome, judged
 from leakgauge.papers.recording import stored
+from leakgauge.papers.units import units_of
 from leakgauge.storage.lock import locked
 from leakgauge.storage.private import prepare
 from leakgauge.study.study import Study
 
 OUTPUT = Path("papers-output")
-LARGEST = 1e300
 
 
 def run(
@@ -49,7 +46,7 @@ def run(
         raise DomainError(what, where=table.name, remedy=remedy)
     if lost := [name for name in only if name not in size.work]:
         raise DomainError(f"no unit {lost[0]!r}", where=table.name, remedy=f"say one of {', '.join(size.work)}")
-    cells = {name: _cell(table, values) for name, values in size.work.items()}
+    cells = units_of(table, scale)
     paper, _, short = table.name.partition("/")
     store, faults = Store(folder or OUTPUT / paper), dict[str, str]()
     prepare(store.folder)
@@ -70,29 +67,6 @@ def run(
     return outcome
 
 
-def _cell(table: Table, values: Mapping[str, Any]) -> CallCell:
-    assert table.measure is not None
-    source = inspect.getsourcefile(table.measure)
-    code = hashlib.sha256(Path(source).read_bytes()).hexdigest()[:16] if source else ""
-    name = f"{table.measure.__module__}:{table.measure.__qualname__}"
-    return CallCell(partial(_measured, table.measure), name, dict(values), code)
-
-
-def _measured(measure: Callable[..., Measured | Samples], **values: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What a unit of work leaves: JSON, and pictures as tensors."""
-    result = measure(**values)
-    whole = result if isinstance(result, Measured) else Measured(result)
-    samples = {name: [_storable(value) for value in some] for name, some in whole.samples.items()}
-    curves = {name: [[_storable(x), _storable(y)] for x, y in points] for name, points in whole.curves.items()}
-    pictures = {name: picture.detach().cpu().float().contiguous() for name, picture in whole.pictures.items()}
-    return {"samples": samples, "notes": dict(whole.notes), "curves": curves}, pictures
-
-
-def _storable(value: float) -> float:
-    """A number for JSON, which has no infinity."""
-    return max(-LARGEST, min(LARGEST, float(value)))
-
-
 def _gathered(
     table: Table, scale: Scale, store: Store, cells: Mapping[str, CallCell], faults: Mapping[str, str]
 ) -> Outcome:
@@ -100,8 +74,8 @@ def _gathered(
     notes: dict[str, str] = {}
     curves: dict[str, list[tuple[float, float]]] = {}
     pictures: dict[str, Tensor] = {}
-    done = [cell for cell in cells.values() if store.done(cell.id)]
-    for cell in done:
+    done = {name: cell for name, cell in cells.items() if store.done(cell.id)}
+    for cell in done.values():
         result = store.result(cell.id)
         for name, values in result["samples"].items():
             samples.setdefault(name, []).extend(values)
@@ -111,7 +85,7 @@ def _gathered(
         if table.grid and "tensors" in result:
             pictures |= store.tensors(cell.id)
     spent = store.timings() if (store.folder / "log.jsonl").is_file() else {}
-    seconds = sum(spent.get(cell.id, 0.0) for cell in done)
-    size = table.sizes[scale]
+    seconds = sum(spent.get(cell.id, 0.0) for cell in done.values())
+    units, size = {name: cell.id for name, cell in done.items()}, table.sizes[scale]
     rows = judged(table, size, samples, claims_only=scale == "smoke" and bool(size.reduced))
-    return Outcome(table, scale, rows, samples, notes, curves, round(seconds, 1), faults, pictures)
+    return Outcome(table, scale, rows, samples, notes, curves, round(seconds, 1), faults, pictures, units)

@@ -90,7 +90,7 @@ def _all(rows: Printed) -> Size:
 
 
 NET, BRIEF = "ConvNet, ", "Fashion-MNIST, "
-FEW: dict[str, Any] = {"name": SAMPLE, "batch": 1, "batches": 2, "steps": 60, "training": 30, "perceptual": False}
+FEW: dict[str, Any] = {"name": SAMPLE, "batch": 1, "batches": 2, "steps": 30, "training": 8, "perceptual": False}
 COLUMNS = ("none", "prune 0.9", "prune 0.99", "prune 0.999", "MixUp 4", "InstaHide 4")
 LESS = (
     "three convolutions with batch norm after 60 training steps instead of a trained ResNet-18",
@@ -98,7 +98,7 @@ LESS = (
     "300 iterations",
     "2 rounds of mixed records instead of 20",
 )
-SMOKE = ("Fashion-MNIST, 2 images, SSIM instead of LPIPS", "three convolutions after 30 steps", "60 iterations")
+SMOKE = ("Fashion-MNIST, 2 images, SSIM instead of LPIPS", "three convolutions after 8 steps", "30 iterations")
 
 
 def _small(attack: str, batch: int) -> dict[str, dict[str, Any]]:

@@ -29,7 +29,7 @@ ARMS = {
 }
 
 
-def inverted(prior: Generator, records: Records, begin: Tensor, steps: int = 300) -> Tensor:
+def inverted(prior: Generator, records: Records, begin: Tensor, steps: int) -> Tensor:
     """Codes of the pictures nearest to the records, ``[n, codes]``, by Adam from where the attack ended."""
     draw, labels = prior.decoder(records.inputs, records.domain.shape), records.labels.unsqueeze(1)
     codes = begin.detach().clone().requires_grad_()
@@ -62,6 +62,7 @@ def measure(
     public: int = 20_000,
     epochs: int = 6,
     perceptual: bool = True,
+    inversion: int = 300,
     seed: int = 0,
 ) -> Measured:
     """Rank correlation of loss and LPIPS along the line, image by image (without LPIPS: of loss and squared error)."""
@@ -71,7 +72,7 @@ def measure(
     result = search(attack, defense, prior, steps)(task, observed, seed=seed)
     assert result.codes is not None
     ours = result.codes[:, 0, : prior.codes].detach()
-    true, draw = inverted(prior, private, ours), prior.decoder(private.inputs, private.domain.shape)
+    true, draw = inverted(prior, private, ours, inversion), prior.decoder(private.inputs, private.domain.shape)
     losses, gaps = [], []
     for alpha in torch.linspace(0, 1, POINTS).tolist():
         codes = ((1 - alpha) * ours + alpha * true).unsqueeze(1)
@@ -102,8 +103,8 @@ def _mean_gap(one: str, other: str) -> Any:
 
 
 BRIEF = "sample, "
-FEW: dict[str, Any] = {"name": "fashion_mnist_sample", "model": "cnn_13700", "records": 3, "steps": 60}
-FEW |= {"public": 1000, "epochs": 40, "perceptual": False}
+FEW: dict[str, Any] = {"name": "fashion_mnist_sample", "model": "cnn_13700", "records": 3, "steps": 25}
+FEW |= {"public": 1000, "epochs": 8, "perceptual": False, "inversion": 100}
 TABLES = (
     Table(
         "lrp/figure-4",
@@ -135,7 +136,7 @@ TABLES = (
         {
             "smoke": Size(
                 _work(BRIEF, ("none", "LRP"), **FEW),
-                ("Fashion-MNIST, 3 images; autoencoder of 1,000", "60 generations", "squared error instead of LPIPS"),
+                ("Fashion-MNIST, 3 images; autoencoder of 1,000", "25 generations", "squared error instead of LPIPS"),
             ),
             "small": Size(
                 _work("", tuple(ARMS)),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
-from leakgauge.papers.contract import Cell, Size, Table, at_least, difference, near
+from leakgauge.papers.contract import Cell, Samples, Size, Table, at_least, difference, near
 from leakgauge.papers.lrp.generative import ANY_SCALE, DEFENSES, GGL, METRICS, measure
 from leakgauge.papers.lrp.generative import __doc__ as ABOUT
 from leakgauge.papers.sources import LRP
@@ -20,8 +22,8 @@ PRINTED = {
 OURS, BRIEF = "VAE, ", "sample, "
 ARMS = [*((d, GGL) for d in DEFENSES), ("LRP", ANY_SCALE), ("none", ANY_SCALE)]
 NO_GAN = "ImageNet and BigGAN are not here; the rows of our generator stand beside"
-FEW: dict[str, Any] = {"name": "fashion_mnist_sample", "model": "cnn_13700", "records": 2, "steps": 60}
-FEW |= {"public": 1000, "epochs": 40, "perceptual": False}
+FEW: dict[str, Any] = {"name": "fashion_mnist_sample", "model": "cnn_13700", "records": 2, "steps": 15}
+FEW |= {"public": 1000, "epochs": 8, "perceptual": False}
 
 
 def _work(prefix: str, arms: list[tuple[str, str]], **how: Any) -> dict[str, dict[str, Any]]:
@@ -42,9 +44,20 @@ def _cost(prefix: str, least: float) -> Cell:
     return Cell(f"{prefix}GGL: MSE under LRP above none", at_least(least), "", of, True, True)
 
 
+def _largest(prefix: str) -> Cell:
+    """The paper's finding: LRP protects best. Beside it, blind to the scale, that it does not."""
+    names = [_name(prefix, "MSE", d) for d in DEFENSES]
+
+    def lead(samples: Samples) -> Sequence[float]:
+        *others, perturbed = (fmean(samples[name]) for name in names)
+        return [perturbed - max(others)]
+
+    return Cell(f"{prefix}GGL: MSE under LRP above any other defense", at_least(0), "", lead, False, True)
+
+
 SMOKE = Size(
     _work(BRIEF, [("none", GGL), ("LRP", GGL), ("none", ANY_SCALE), ("LRP", ANY_SCALE)], **FEW),
-    ("Fashion-MNIST, 2 images; autoencoder of 1,000", "60 generations", "no LPIPS"),
+    ("Fashion-MNIST, 2 images; autoencoder of 1,000", "15 generations", "no LPIPS"),
 )
 SMALL = Size(
     _work(OURS, ARMS),
@@ -63,6 +76,7 @@ TABLES = (
             ),
             *(Cell(_name(OURS, metric, d, a), stand_in=True) for metric in METRICS for d, a in ARMS),
             _cost(OURS, 0.0),
+            _largest(OURS),
             _same(OURS),
             _cost(BRIEF, 0.0),
             _same(BRIEF),
