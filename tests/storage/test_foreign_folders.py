@@ -131,7 +131,7 @@ def test_a_network_of_too_many_layers() -> None:
 
 
 def test_a_network_of_sizes_that_nothing_can_count() -> None:
-    with pytest.raises(ModelError, match="width is 9{19}; give at most"):
+    with pytest.raises(ModelError, match=r"width is 9{19}; give at most"):
         build(f"mlp(width={'9' * 19}, depth=1)", Domain("image", (1, 2, 2), 2))
 
 
