@@ -141,6 +141,17 @@ def of_header(content: bytes, rng: Random) -> bytes:
     return struct.pack("<Q", len(header)) + header + body
 
 
+def of_facts(content: bytes, rng: Random) -> bytes:
+    """The JSON in the metadata of a safetensors file; its length fits again."""
+    (length,) = struct.unpack("<Q", content[:8])
+    header, body = json.loads(content[8 : 8 + length]), content[8 + length :]
+    metadata = header["__metadata__"]
+    key = rng.choice(list(metadata))
+    metadata[key] = of_json(metadata[key].encode(), rng).decode("utf-8", errors="replace")
+    changed = json.dumps(header).encode()
+    return struct.pack("<Q", len(changed)) + changed + body
+
+
 def of_png(content: bytes, rng: Random) -> bytes:
     """The data of one chunk of a PNG file; lengths and checksums fit again. Of anything else its bytes."""
     if content[:4] != b"\x89PNG":

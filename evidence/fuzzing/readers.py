@@ -24,6 +24,7 @@ from evidence.fuzzing.mutations import (
     TEXTS,
     Mutation,
     of_bytes,
+    of_facts,
     of_gzip,
     of_header,
     of_json,
@@ -73,6 +74,10 @@ WORDS = (
     b"await x",
     b"lambda: 0",
 )
+APP_WORDS = (
+    b"LocalDpMod SVTPrivacy ClientApp PrivacyEngine make_private train mods evaluate num_rounds num-server-rounds path "
+    b"args SENSITIVITY app model lambda yield class def return import from float int str list -1 1e999 0 nan "
+).split()
 KEYS = (
     b"task model data records recipe batch local_steps learning_rate momentum mode weights loss normalise replay "
     b"checkpoints train_steps seeds defended defenses none adversaries threat labels grants verdict recognisable "
@@ -234,6 +239,34 @@ def _archive(path: Path) -> None:
     collect(path, [File("a-idx3", 20, "0" * 64)], ready)
 
 
+def _prior(path: Path) -> None:
+    """A learned prior, its network built and its density computed."""
+    from leakgauge.priors import Learned, Patches
+    from leakgauge.priors.generators import classes_of, known_records, read_decoder
+    from leakgauge.priors.patches import read_mixture
+
+    for keep in (read_decoder, classes_of, known_records, read_mixture):
+        keep.cache_clear()
+    records = torch.zeros(1, 1, 4, 4)
+    if path.stem == "patches":
+        patches = Patches(str(path))
+        patches.trained_on(records)
+        _, mixture = read_mixture(str(path), patches.sha256)
+        mixture.log_density(torch.zeros(1, mixture.means.shape[1]))
+    else:
+        learned = Learned(str(path))
+        learned.trained_on(records)
+        learned.decoder(torch.zeros(()), (1, 4, 4))
+        learned.network(torch.zeros(1, learned.codes + learned.classes))
+
+
+def _app(path: Path) -> None:
+    """The privacy settings of an app or a job: read, not run."""
+    from leakgauge.claims import examine_folder
+
+    examine_folder(path.parent).as_json()
+
+
 def _result(path: Path) -> None:
     from leakgauge.audit.judge.model import Result
 
@@ -294,6 +327,41 @@ def run_folder() -> dict[str, bytes]:
         shutil.copy(home / "key.pub", run)
         files = (path for path in run.rglob("*") if path.is_file() and not path.name.startswith("."))
         return {str(path.relative_to(run)): path.read_bytes() for path in files}
+
+
+def _priors() -> dict[str, bytes]:
+    """A small generator, and a mixture of patches."""
+    from leakgauge.priors.generators import decoder_network, write_prior
+
+    decoder = decoder_network(2 + 3, (4,), (1, 4, 4), True)
+    facts = {"family": "vae", "codes": 2, "classes": 3, "widths": [4], "shape": [1, 4, 4], "boxed": True}
+    mixture = {"logits": torch.zeros(2), "means": torch.zeros(2, 4), "factors": torch.eye(4).repeat(2, 1, 1)}
+    records = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    return {
+        "vae.safetensors": write_prior(dict(decoder.state_dict()), facts, records),
+        "patches.safetensors": write_prior(mixture, {"family": "patches", "size": 2}, records),
+    }
+
+
+APP = {
+    "client.py": b"""import numpy as np
+from flwr.app import MetricRecord
+from flwr.clientapp import ClientApp
+from flwr.clientapp.mod import LocalDpMod as Private, fixedclipping_mod
+from torch import nn
+np.random.seed(0)
+SENSITIVITY = 1e-4
+model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+app = ClientApp(mods=[Private(1.0, SENSITIVITY, epsilon=2 * 5.0, delta=float(context.run_config["delta"]))])
+@app.train(mods=[fixedclipping_mod])
+def fit(message, context):
+    return MetricRecord({"num-examples": len(context.data)})
+""",
+    "pyproject.toml": b"[tool.flwr.app.config]\nnum-server-rounds = 3\ndelta = 1e-5\n",
+    "config_fed_client.json": b"""{"num_rounds": 2, "task_result_filters": [{"tasks": ["train"], "filters": [
+{"path": "nvflare.app_common.filters.percentile_privacy.PercentilePrivacy", "args": {"percentile": 10, "gamma": 0.01}},
+{"path": "nvflare.app_common.filters.svt_privacy.SVTPrivacy", "args": {"fraction": 0.1, "epsilon": 0.1}}]}]}""",
+}
 
 
 @cache
@@ -384,6 +452,8 @@ def _readers() -> dict[str, Callable[[], Reader]]:
             (of_bytes, of_json),
             few_cells(),
         ),
+        "learned prior": lambda: Reader("learned prior", _priors(), _prior, (of_bytes, of_header, of_facts, of_facts)),
+        "app": lambda: Reader("app", APP, _app, (of_bytes, of_words((*WORDS, *APP_WORDS)), of_json), APP),
         "signature": lambda: Reader(
             "signature",
             _parts(run_folder(), "signature.json", "key.pub", "report.md"),
