@@ -176,7 +176,7 @@ def of_json(content: bytes, rng: Random) -> bytes:
     """Values of a JSON text: one becomes something odd, is taken out, or stands elsewhere as well."""
     value = json.loads(content)
     for _ in range(rng.choice((1, 1, 2, 3))):
-        places = list(_places(value))
+        places = _places(value) if isinstance(value, dict | list) else []
         if not places:
             break
         holder, key = rng.choice(places)
@@ -191,9 +191,14 @@ def of_json(content: bytes, rng: Random) -> bytes:
     return json.dumps(value).encode("utf-8", errors="surrogatepass")
 
 
-def _places(value: Any) -> Any:
+def _places(value: Any) -> list[tuple[Any, Any]]:
     """Every place in nested dictionaries and lists, as what holds it and its key."""
-    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    for key in list(keys):
-        yield value, key
-        yield from _places(value[key])
+    places, todo = list[tuple[Any, Any]](), [value]
+    while todo:
+        holder = todo.pop()
+        keys = list(holder) if isinstance(holder, dict) else range(len(holder))
+        for key in keys:
+            places.append((holder, key))
+            if isinstance(holder[key], dict | list):
+                todo.append(holder[key])
+    return places

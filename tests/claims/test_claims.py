@@ -349,3 +349,10 @@ def test_a_program_does_not_keep_the_reader_busy(text: str, tmp_path: Path) -> N
 def test_a_configuration_of_tables_in_tables(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(f"[tool.flwr.app.config]\n{'a.' * 3000}b = 1\n")
     assert any("pyproject.toml is not read" in note for note in examine_folder(tmp_path).notes)
+
+
+def test_values_that_no_rule_can_compute_with_are_refused(tmp_path: Path) -> None:
+    filters = [("nvflare.app_common.filters.percentile_privacy.PercentilePrivacy", {"gamma": "identity()"})]
+    (setting,) = examine_folder(write_job(tmp_path, filters)).settings
+    assert [finding.level for finding in setting.findings] == ["broken"]
+    assert examine_expression(FLIP.replace("10.0", "9" * 19)).settings
