@@ -147,7 +147,12 @@ def of_facts(content: bytes, rng: Random) -> bytes:
     header, body = json.loads(content[8 : 8 + length]), content[8 + length :]
     metadata = header["__metadata__"]
     key = rng.choice(list(metadata))
-    metadata[key] = of_json(metadata[key].encode(), rng).decode("utf-8", errors="replace")
+    try:
+        metadata[key] = of_json(metadata[key].encode(), rng).decode("utf-8", errors="replace")
+    except ValueError:  # plain text
+        metadata[key] = json.dumps(rng.choice(ODD))
+    if rng.random() < 0.3:
+        metadata[key] = json.dumps(rng.choice(ODD))
     changed = json.dumps(header).encode()
     return struct.pack("<Q", len(changed)) + changed + body
 

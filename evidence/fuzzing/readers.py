@@ -295,7 +295,7 @@ def _readers() -> dict[str, Callable[[], Reader]]:
             "captured updates",
             {"r1-client2.safetensors": packed(state, metadata), "r1.safetensors": packed(state, {"kind": "state"})},
             _captured,
-            (of_bytes, of_header, of_header),
+            (of_bytes, of_header, of_facts),
             {"r1-client2.safetensors": packed(state, metadata), "r1.safetensors": packed(state, {"kind": "state"})},
         ),
         "records npz": lambda: Reader(
