@@ -141,6 +141,22 @@ def of_header(content: bytes, rng: Random) -> bytes:
     return struct.pack("<Q", len(header)) + header + body
 
 
+def of_facts(content: bytes, rng: Random) -> bytes:
+    """The JSON in the metadata of a safetensors file; its length fits again."""
+    (length,) = struct.unpack("<Q", content[:8])
+    header, body = json.loads(content[8 : 8 + length]), content[8 + length :]
+    metadata = header["__metadata__"]
+    key = rng.choice(list(metadata))
+    try:
+        metadata[key] = of_json(metadata[key].encode(), rng).decode("utf-8", errors="replace")
+    except ValueError:  # plain text
+        metadata[key] = json.dumps(rng.choice(ODD))
+    if rng.random() < 0.3:
+        metadata[key] = json.dumps(rng.choice(ODD))
+    changed = json.dumps(header).encode()
+    return struct.pack("<Q", len(changed)) + changed + body
+
+
 def of_png(content: bytes, rng: Random) -> bytes:
     """The data of one chunk of a PNG file; lengths and checksums fit again. Of anything else its bytes."""
     if content[:4] != b"\x89PNG":
@@ -165,7 +181,7 @@ def of_json(content: bytes, rng: Random) -> bytes:
     """Values of a JSON text: one becomes something odd, is taken out, or stands elsewhere as well."""
     value = json.loads(content)
     for _ in range(rng.choice((1, 1, 2, 3))):
-        places = list(_places(value))
+        places = _places(value) if isinstance(value, dict | list) else []
         if not places:
             break
         holder, key = rng.choice(places)
@@ -180,9 +196,14 @@ def of_json(content: bytes, rng: Random) -> bytes:
     return json.dumps(value).encode("utf-8", errors="surrogatepass")
 
 
-def _places(value: Any) -> Any:
+def _places(value: Any) -> list[tuple[Any, Any]]:
     """Every place in nested dictionaries and lists, as what holds it and its key."""
-    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    for key in list(keys):
-        yield value, key
-        yield from _places(value[key])
+    places, todo = list[tuple[Any, Any]](), [value]
+    while todo:
+        holder = todo.pop()
+        keys = list(holder) if isinstance(holder, dict) else range(len(holder))
+        for key in keys:
+            places.append((holder, key))
+            if isinstance(holder[key], dict | list):
+                todo.append(holder[key])
+    return places

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import io
-import json
 import os
-import shutil
-import tempfile
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,13 +13,13 @@ from random import Random
 
 import numpy as np
 import torch
-from PIL import Image
 from safetensors.torch import save as packed
 
 from evidence.fuzzing.mutations import (
     TEXTS,
     Mutation,
     of_bytes,
+    of_facts,
     of_gzip,
     of_header,
     of_json,
@@ -31,53 +27,25 @@ from evidence.fuzzing.mutations import (
     of_words,
     of_zip,
 )
+from evidence.fuzzing.samples import (
+    APP,
+    APP_WORDS,
+    EXPRESSIONS,
+    KEYS,
+    SPEC,
+    WORDS,
+    few_cells,
+    npz,
+    picture,
+    priors,
+    run_folder,
+    saved,
+    tar,
+)
 from leakgauge import models
 from leakgauge.types import Domain
 
 DOMAIN = Domain("image", (1, 4, 4), 3)
-SPEC = b"""leave_out = ["adaptive"]
-seed = 3
-[task]
-model = "mlp(width=4, depth=1)"
-data = "fashion_mnist_sample"
-records = 8
-[task.recipe]
-batch = 1
-learning_rate = 0.1
-[checkpoints]
-train_steps = [0, 2]
-[defenses]
-none = "identity()"
-noisy = "clip(norm=1.0) | gaussian(std=0.01)"
-[adversaries]
-linear = ["analytic()", "dlg(steps=3)"]
-[threat]
-labels = "known"
-[verdict]
-significance = 0.05
-"""
-EXPRESSIONS = (
-    b"clip(norm=1.0) | gaussian(std=0.1)",
-    b"bayes(prior=1e-4*tv() + 0.1*pixel_range(), solver=adam(lr=0.5, steps=200))",
-    b"mixup(k=4) | prune(p=0.9) | my.package:Part(a=[1, 2.5], b={'x': None}, c=-3)",
-    b"adaptive(steps=60)",
-)
-WORDS = (
-    *(
-        b"clip gaussian laplace vmf topk prune quantise mixup instahide ats soteria precode lrp random_prune dlg idlg "
-        b"analytic bayes adaptive adversary adam tv std norm p k keep levels policy layer steps lr prior solver lambda "
-        b"__import__ os:system None True 1e999 -1 0 '' 'a'*9 () [] {} x.y:Z torch:os.system * ** | + := f'{x}' ... 1j "
-        b"b'' "
-    ).split(),
-    b"9" * 30,
-    b"await x",
-    b"lambda: 0",
-)
-KEYS = (
-    b"task model data records recipe batch local_steps learning_rate momentum mode weights loss normalise replay "
-    b"checkpoints train_steps seeds defended defenses none adversaries threat labels grants verdict recognisable "
-    b"bound price tuning rounds client_records class_counts true nan inf 1979-05-27 inferred joint minibatch clients "
-).split()
 
 
 @dataclass(frozen=True)
@@ -132,25 +100,6 @@ def _write(path: str, content: bytes) -> None:
         stream = open(path, "wb")  # noqa: SIM115
     with stream:
         stream.write(content)
-
-
-def _saved(value: object) -> bytes:
-    out = io.BytesIO()
-    torch.save(value, out)
-    return out.getvalue()
-
-
-def _npz(pack: Callable[..., None] = np.savez, **arrays: object) -> bytes:
-    out = io.BytesIO()
-    pack(out, **arrays)
-    return out.getvalue()
-
-
-def _picture(form: str, mode: str = "RGB") -> bytes:
-    out = io.BytesIO()
-    pixels = np.random.default_rng(0).integers(0, 256, (6, 5, 3), np.uint8)
-    Image.fromarray(pixels).convert(mode).save(out, form)
-    return out.getvalue()
 
 
 def _spec(path: Path) -> None:
@@ -234,6 +183,34 @@ def _archive(path: Path) -> None:
     collect(path, [File("a-idx3", 20, "0" * 64)], ready)
 
 
+def _prior(path: Path) -> None:
+    """A learned prior, its network built and its density computed."""
+    from leakgauge.priors import Learned, Patches
+    from leakgauge.priors.generators import classes_of, known_records, read_decoder
+    from leakgauge.priors.patches import read_mixture
+
+    for keep in (read_decoder, classes_of, known_records, read_mixture):
+        keep.cache_clear()
+    records = torch.zeros(1, 1, 4, 4)
+    if path.stem == "patches":
+        patches = Patches(str(path))
+        patches.trained_on(records)
+        _, mixture = read_mixture(str(path), patches.sha256)
+        mixture.log_density(torch.zeros(1, mixture.means.shape[1]))
+    else:
+        learned = Learned(str(path))
+        learned.trained_on(records)
+        learned.decoder(torch.zeros(()), (1, 4, 4))
+        learned.network(torch.zeros(1, learned.codes + learned.classes))
+
+
+def _app(path: Path) -> None:
+    """The privacy settings of an app or a job: read, not run."""
+    from leakgauge.claims import examine_folder
+
+    examine_folder(path.parent).as_json()
+
+
 def _result(path: Path) -> None:
     from leakgauge.audit.judge.model import Result
 
@@ -274,41 +251,6 @@ def _signature(path: Path) -> None:
     verify(path.parent, public_key(path.parent / "key.pub"))
 
 
-@cache
-def run_folder() -> dict[str, bytes]:
-    """The files of a small signed audit."""
-    from leakgauge.audit import audit
-    from leakgauge.report import report
-    from leakgauge.storage.signing import new_key, private_key, sign
-    from leakgauge.study import Study
-
-    with tempfile.TemporaryDirectory() as name:
-        home = Path(name)
-        spec = SPEC.replace(b"train_steps = [0, 2]", b"train_steps = [2]").replace(b"noisy", b'"b<i>&"')
-        (home / "spec.toml").write_bytes(spec)
-        run = home / "run"
-        audit(Study.load(home / "spec.toml"), run)
-        report(run, formats=("md",))
-        new_key(home / "key")
-        sign(run, ("result.json", "report.md"), private_key(home / "key"))
-        shutil.copy(home / "key.pub", run)
-        files = (path for path in run.rglob("*") if path.is_file() and not path.name.startswith("."))
-        return {str(path.relative_to(run)): path.read_bytes() for path in files}
-
-
-@cache
-def few_cells() -> dict[str, bytes]:
-    """The same with one cell of every kind: what a resumed audit reads of a cell does not depend on the others."""
-    files, kinds = dict(run_folder()), set[str]()
-    for name in sorted(name for name in files if name.startswith("cells/") and name.endswith(".json")):
-        kind = json.loads(files[name])["kind"]
-        if kind in kinds:
-            files.pop(name)
-            files.pop(name.replace(".json", ".safetensors"), None)
-        kinds.add(kind)
-    return files
-
-
 def _parts(files: Mapping[str, bytes], *endings: str) -> dict[str, bytes]:
     return {name: content for name, content in files.items() if name.endswith(endings)}
 
@@ -321,11 +263,11 @@ def _readers() -> dict[str, Callable[[], Reader]]:
     labels = np.arange(12) % 3
     idx = bytes((0, 0, 8, 3)) + b"".join(n.to_bytes(4, "big") for n in (2, 3, 3)) + bytes(range(18))
     table = b"age,job,label\n" + b"".join(b"%d,%s,%d\n" % (i, (b"a", b"b")[i % 2], i % 3) for i in range(12))
-    rows = _npz(x=images.reshape(12, 16), y=labels, columns=np.array([f"c{i}" for i in range(16)]))
+    rows = npz(x=images.reshape(12, 16), y=labels, columns=np.array([f"c{i}" for i in range(16)]))
     pictures = [(form, "RGB") for form in ("PNG", "JPEG", "BMP", "TIFF", "PPM")]
     pictures += [("PNG", "L"), ("PNG", "P"), ("GIF", "L")]
     formats = {"-".join(how): how for how in pictures}
-    archived = {"a.zip": _npz(**{"a-idx3": labels}), "a.tar.gz": _tar(idx)}
+    archived = {"a.zip": npz(**{"a-idx3": labels}), "a.tar.gz": tar(idx)}
     return {
         "spec": lambda: Reader("spec", {"spec.toml": SPEC}, _spec, (of_bytes, of_words((*KEYS, *WORDS)))),
         "checked spec": lambda: Reader(
@@ -342,23 +284,23 @@ def _readers() -> dict[str, Callable[[], Reader]]:
         ),
         "weights npz": lambda: Reader(
             "weights npz",
-            {"w.npz": _npz(**arrays), "p.npz": _npz(np.savez_compressed, **arrays)},
+            {"w.npz": npz(**arrays), "p.npz": npz(np.savez_compressed, **arrays)},
             _state,
             (of_bytes, of_zip),
         ),
         "pt": lambda: Reader(
-            "pt", {"w.pt": _saved(state), "s.pth": _saved({"state_dict": state})}, _state, (of_bytes, of_zip)
+            "pt", {"w.pt": saved(state), "s.pth": saved({"state_dict": state})}, _state, (of_bytes, of_zip)
         ),
         "captured updates": lambda: Reader(
             "captured updates",
             {"r1-client2.safetensors": packed(state, metadata), "r1.safetensors": packed(state, {"kind": "state"})},
             _captured,
-            (of_bytes, of_header, of_header),
+            (of_bytes, of_header, of_facts),
             {"r1-client2.safetensors": packed(state, metadata), "r1.safetensors": packed(state, {"kind": "state"})},
         ),
         "records npz": lambda: Reader(
             "records npz",
-            {"d.npz": _npz(inputs=images, labels=labels, classes=3), "t.npz": rows},
+            {"d.npz": npz(inputs=images, labels=labels, classes=3), "t.npz": rows},
             _records,
             (of_bytes, of_zip, of_zip),
         ),
@@ -368,7 +310,7 @@ def _readers() -> dict[str, Callable[[], Reader]]:
         "idx": lambda: Reader("idx", {"a-idx3": idx, "b-idx3.gz": gzip.compress(idx)}, _idx, (of_bytes, of_gzip)),
         "cifar": lambda: Reader("cifar", {"a.bin": bytes(range(256)) * 12 + bytes(1)}, _cifar),
         "pictures": lambda: Reader(
-            "pictures", {f"data/a/{name}": _picture(*how) for name, how in formats.items()}, _alone, (of_bytes, of_png)
+            "pictures", {f"data/a/{name}": picture(*how) for name, how in formats.items()}, _alone, (of_bytes, of_png)
         ),
         "archive": lambda: Reader("archive", archived, _archive, (of_bytes, of_zip_or_gzip)),
         "result": lambda: Reader(
@@ -384,6 +326,8 @@ def _readers() -> dict[str, Callable[[], Reader]]:
             (of_bytes, of_json),
             few_cells(),
         ),
+        "learned prior": lambda: Reader("learned prior", priors(), _prior, (of_bytes, of_header, of_facts, of_facts)),
+        "app": lambda: Reader("app", APP, _app, (of_bytes, of_words((*WORDS, *APP_WORDS)), of_json), APP),
         "signature": lambda: Reader(
             "signature",
             _parts(run_folder(), "signature.json", "key.pub", "report.md"),
@@ -400,17 +344,6 @@ def _alone(path: Path) -> None:
         if other != path:
             other.unlink()
     _pictures(path)
-
-
-def _tar(content: bytes) -> bytes:
-    import tarfile
-
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        info = tarfile.TarInfo("x/a-idx3")
-        info.size = len(content)
-        archive.addfile(info, io.BytesIO(content))
-    return out.getvalue()
 
 
 def of_zip_or_gzip(content: bytes, rng: Random) -> bytes:

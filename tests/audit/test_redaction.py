@@ -158,6 +158,32 @@ def test_labels_do_not_follow_from_the_seed(study: Study, tmp_path: Path, monkey
     assert sum(a == b for a, b in zip(private, predicted, strict=True)) < len(plain) // 2
 
 
+def test_labels_do_not_follow_from_the_manifest(study: Study, tmp_path: Path) -> None:
+    """A record that stands in for a reported one has its label; its place among the reference records tells which."""
+    public = np.sort(load("fashion_mnist_sample").labels("train"))
+    turns = public[_turns(public, study.seed)]
+
+    def read_off(hashes: dict[str, list[str]]) -> list[int]:
+        first = len(hashes["tuning"])
+        return [int(turns[first + hashes["reference"].index(stand_in)]) for stand_in in hashes["another"]]
+
+    plain = study.roles.manifest()["records"]
+    assert read_off(plain) == study.records.labels.tolist()  # the attack works
+    audit(study, tmp_path, redact=True)
+    private = json.loads((tmp_path / "manifest.json").read_text())["records"]
+    assert all(hashes == sorted(hashes) for hashes in private.values())
+    assert set(private["another"]) <= set(private["reference"])  # what it is there to show
+    assert not set(private["reported"]) & set(private["reference"])
+
+
+def test_numbers_of_peers_do_not_tell_which_labels_are_equal(study: Study) -> None:
+    few, private = len(study.records), study.in_private_order()
+    plain, mixed = study.peers.labels[few:], private.peers.labels[few:]
+    assert sorted(plain.tolist()) == sorted(mixed.tolist())
+    assert int((plain.diff() != 0).sum()) == len(plain.unique()) - 1
+    assert int((mixed.diff() != 0).sum()) > len(mixed) // 2
+
+
 def test_cells_in_the_order_of_the_seed_do_not_outlive_redaction(study: Study, tmp_path: Path) -> None:
     audit(study, tmp_path)
     before = {path.name for path in tmp_path.glob("cells/*")}

@@ -129,6 +129,25 @@ def test_a_cell_that_nobody_survives_has_failed(tmp_path: Path) -> None:
     assert "died or stopped" in str(claims.fault("cell"))
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_pipes_and_links_among_the_claims_stop_nothing_and_lead_nowhere(tmp_path: Path) -> None:
+    claims, outside = Claims(tmp_path, lease=0.1), tmp_path / "outside"
+    outside.write_text("mine")
+    claim = claims.take("cell")
+    assert claim is not None
+    claim.unlink()
+    claim.symlink_to(outside)
+    with claims.held(claim):
+        time.sleep(0.1)
+    assert outside.read_text() == "mine"
+    os.mkfifo(claims.place / "pipe.0")
+    assert claims.take("pipe") is None
+    os.mkfifo(claims.place / "pipe.failed")
+    (claims.place / "link.failed").symlink_to("/dev/zero")
+    assert claims.fault("pipe") == ""
+    assert claims.fault("link") is None
+
+
 def test_a_clock_that_jumps_ends_no_lease() -> None:
     watch = Watch(pause=1.0)
     assert watch.unchanged(b"a", 0.0) == 0

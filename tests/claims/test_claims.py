@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +20,8 @@ from tests.claims.apps import FAULTY, SERVER, SOUND, write_app, write_job
 
 FLIP = "LocalDpMod(clipping_norm=1.0, sensitivity=1e-4, epsilon=10.0, delta=1e-5)"
 RIGHT = "LocalDpMod(clipping_norm=1.0, sensitivity=2.0, epsilon=0.9, delta=1e-5)"
+
+MOD = "LocalDpMod(clipping_norm={}, sensitivity=1.0, epsilon=1.0, delta=1e-5)\n"
 
 
 def by_rule(claims: Claims, rule: str, setting: int = 0) -> Finding:
@@ -325,3 +328,31 @@ def test_the_command_imports_nothing_unless_told(tmp_path: Path, monkeypatch: py
     result = CliRunner().invoke(app, ["claims", "mine:mod"])
     assert result.exit_code == 2
     assert "--own-code" in result.output
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a0 = 1.0\n" + "".join(f"a{i + 1} = [{', '.join([f'a{i}'] * 9)}]\n" for i in range(19)) + MOD.format("a19"),
+        f"x{'.a' * 900}.ClientApp({MOD.format('1.0')})\n" * 30,
+        MOD.format("1.0") * 3000 + "app = ClientApp(mods=[])\n",
+    ],
+    ids=["lists of lists", "long names", "many settings"],
+)
+def test_a_program_does_not_keep_the_reader_busy(text: str, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(f"from flwr.clientapp.mod import LocalDpMod\n{text}")
+    begun = time.process_time()
+    examine_folder(tmp_path)
+    assert time.process_time() - begun < 5
+
+
+def test_a_configuration_of_tables_in_tables(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"[tool.flwr.app.config]\n{'a.' * 3000}b = 1\n")
+    assert any("pyproject.toml is not read" in note for note in examine_folder(tmp_path).notes)
+
+
+def test_values_that_no_rule_can_compute_with_are_refused(tmp_path: Path) -> None:
+    filters = [("nvflare.app_common.filters.percentile_privacy.PercentilePrivacy", {"gamma": "identity()"})]
+    (setting,) = examine_folder(write_job(tmp_path, filters)).settings
+    assert [finding.level for finding in setting.findings] == ["broken"]
+    assert examine_expression(FLIP.replace("10.0", "9" * 19)).settings

@@ -19,6 +19,7 @@ from leakgauge.guards import positive
 from leakgauge.models import build
 from leakgauge.storage.lock import locked
 from leakgauge.storage.private import prepare
+from leakgauge.storage.redaction import coarse
 from leakgauge.study.spec import SpecError, load
 from leakgauge.types import Domain
 
@@ -127,3 +128,12 @@ def test_tables_in_tables(tmp_path: Path) -> None:
 def test_a_network_of_too_many_layers() -> None:
     with pytest.raises(ModelError, match="depth is 65536; give at most 1000 layers"):
         build("mlp(width=1, depth=65536)", Domain("image", (1, 2, 2), 2))
+
+
+def test_a_network_of_sizes_that_nothing_can_count() -> None:
+    with pytest.raises(ModelError, match=r"width is 9{19}; give at most"):
+        build(f"mlp(width={'9' * 19}, depth=1)", Domain("image", (1, 2, 2), 2))
+
+
+def test_the_largest_float_is_redacted_to_a_number() -> None:
+    assert coarse([1.79e308, -1.79e308, 0.123]) == [1.7e308, -1.7e308, 0.12]

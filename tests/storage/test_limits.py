@@ -72,6 +72,14 @@ def test_weights_of_many_members_that_are_small_each(tmp_path: Path) -> None:
         read_state(tmp_path / "a.npz")
 
 
+def test_weights_that_ask_for_bytes_of_any_number(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "w.pt", "w") as archive:
+        archive.writestr("a/data.pkl", b"\x80\x02cbuiltins\nbytearray\nJ\x00\x00\x00\x10\x85R.")
+        archive.writestr("a/version", "3\n")
+    with within(50), pytest.raises(FileError, match=r"asks for builtins\.bytearray"):
+        read_state(tmp_path / "w.pt")
+
+
 def test_an_idx_that_unpacks_a_thousandfold(tmp_path: Path) -> None:
     path = tmp_path / "a-idx3.gz"
     with gzip.open(path, "wb", compresslevel=1) as stream:

@@ -119,11 +119,18 @@ def sized(raw: bytes, stride: bytes = b"K\x01\x85") -> bytes:
     return raw[:at] + stride + raw[at + 3 :]
 
 
+def nested_tuples(depth: int) -> bytes:
+    """A tuple of the same tuple twice, and so on: its hash takes ``2 ** depth`` steps."""
+    pairs = (b"h" + bytes([i]) + b"\x86q" + bytes([i + 1]) for i in range(depth))
+    return b"K\x01q\x00" + b"".join(pairs)
+
+
 class Evil:
     def __reduce__(self) -> tuple[object, ...]:
         return os.system, ("touch ran",)
 
 
+VIEWED = torch.zeros(100_000)
 NAN = {"w": torch.tensor([1.0, float("nan")])}
 HOSTILE: dict[str, tuple[str, bytes]] = {
     "empty": (".safetensors", b""),
@@ -158,6 +165,15 @@ HOSTILE: dict[str, tuple[str, bytes]] = {
     "huge tensor": (".pt", edited(sized)),
     "huge tensor of stride 0": (".pt", edited(lambda raw: sized(raw, b"K\x00\x85"))),
     "huge storage": (".pt", edited(lambda raw: raw.replace(b"K\x06tq\x07Q", b"J\x00\x00\x00\x70tq\x07Q"))),
+    "bytes of any number": (".pt", edited(lambda _: b"\x80\x02cbuiltins\nbytearray\nJ\xff\xff\xff\x7f\x85R.")),
+    "an encoding that doubles": (
+        ".pt",
+        edited(lambda _: b"\x80\x02c_codecs\nencode\nX\x01\0\0\0aX\x03\0\0\0hex\x86R."),
+    ),
+    "tuples within tuples": (".pt", edited(lambda _: b"\x80\x02}" + nested_tuples(60) + b"K\x02s.")),
+    "two directories": (".pt", saved({"a": torch.zeros(2)}) + saved({"a": torch.zeros(2)})),
+    "two pickles": (".pt", zipped({"a/data.pkl": b"\x80\x02}.", "a/DATA.PKL": b"\x80\x02}.", "a/version": b"3"})),
+    "many views": (".pt", saved({f"w{i}": VIEWED for i in range(200)})),
     "sparse": (".pt", saved({"w": torch.eye(2).to_sparse()})),
     "complex": (".pt", saved({"w": torch.zeros(2, dtype=torch.complex64)})),
     "NaN": (".pt", saved(NAN)),

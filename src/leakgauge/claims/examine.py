@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.claims.facts import Asked, Facts, Placed
-from leakgauge.claims.findings import Claims, Examined
+from leakgauge.claims.findings import Claims, Examined, refused
 from leakgauge.claims.jobs import job_settings
 from leakgauge.claims.noise import noise_findings
 from leakgauge.claims.rules import findings_of
@@ -95,7 +95,11 @@ def _claims(subject: str, placed: Iterable[Placed], facts: Facts, asked: Asked, 
     examined = []
     for one in placed:
         case = Case(one, facts, asked)
-        findings = findings_of(case)
+        try:
+            findings = findings_of(case)
+        except (TypeError, ValueError, ArithmeticError) as fault:  # texts for numbers, numbers that no float holds
+            examined.append(refused(repr(one.setting), one.where, fault))
+            continue
         if asked.capture is not None:
             findings = ordered([*noise_findings(case, asked.capture), *findings])
         examined.append(Examined(repr(one.setting), one.where, findings))

@@ -20,6 +20,8 @@ PACKAGES = ("flwr", "nvflare", "opacus", "leakgauge")
 IGNORED = ("site-packages", "node_modules", "__pycache__", "build", "dist")
 LARGEST, MOST = 1 << 20, 2000
 """Bytes of one file, and files of one folder, that are read."""
+DEEPEST, MOST_SETTINGS = 200, 500
+"""How deep a setting may stand in others, and how many are examined: a file may hold any number."""
 
 EXAMPLES = ("num-examples", "num_examples")
 NUMPY_SEEDS = ("numpy.random.seed", "np.random.seed", "numpy.random.set_state", "flwr.common.seed_everything")
@@ -66,10 +68,12 @@ def _config(folder: Path, notes: list[str]) -> Mapping[str, Any]:
     if not path.is_file():
         return {}
     try:
-        table = tomllib.loads(path.read_text())
+        if path.stat().st_size > LARGEST:
+            raise ValueError(f"larger than {LARGEST:,} bytes")
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
         config = table.get("tool", {}).get("flwr", {}).get("app", {}).get("config", {})
         return dict(_flat(config))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError) as fault:
+    except (OSError, ValueError, AttributeError, RecursionError) as fault:  # a TOMLDecodeError is a ValueError
         notes.append(f"pyproject.toml is not read: {fault}")
         return {}
 
@@ -89,6 +93,9 @@ def settings_of(program: Program) -> tuple[list[Placed], list[Examined]]:
     for module in program.modules.values():
         for node, stack in _walk(module.tree, ()):
             where = module.where(node)
+            if len(placed) + len(others) >= MOST_SETTINGS:
+                more = Finding("values", "caution", f"over {MOST_SETTINGS} settings", "examine a part", where=where)
+                return placed, [*others, Examined("the rest", where, (more,))]
             if (name := _setting_name(node, module)) is not None:
                 try:
                     placed.append(_placed(name, node, where, _scope(node, stack, module), module, program))
@@ -116,7 +123,8 @@ def _walk(node: ast.AST, stack: tuple[ast.AST, ...]) -> Iterator[tuple[ast.AST, 
     while todo:
         node, stack = todo.pop()
         yield node, stack
-        todo.extend((child, (*stack, node)) for child in reversed(list(ast.iter_child_nodes(node))))
+        if len(stack) < DEEPEST:
+            todo.extend((child, (*stack, node)) for child in reversed(list(ast.iter_child_nodes(node))))
 
 
 def _setting_name(node: ast.AST, module: Module) -> str | None:
@@ -159,23 +167,12 @@ def _placed(name: str, node: ast.AST, where: str, scope: Scope, module: Module, 
         if value is UNKNOWN and not (optional and key not in written):
             unread.append(key)
     if "secure_mode" in fields:
-        values["secure_mode"] = _secure_mode(program)
+        values["secure_mode"] = program.secure
     return Placed(maker(**values), where, scope, tuple(unread))
 
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
-
-
-def _secure_mode(program: Program) -> bool:
-    """Whether every engine of a program is built in secure mode."""
-    engines = [
-        {k.arg: program.value(k.value, module) for k in node.keywords}.get("secure_mode") is True
-        for module in program.modules.values()
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Call) and module.dotted(node.func).endswith("PrivacyEngine")
-    ]
-    return bool(engines) and all(engines)
 
 
 def _scope(node: ast.AST, stack: tuple[ast.AST, ...], module: Module) -> Scope:
@@ -202,12 +199,7 @@ def _in_app_by_name(node: ast.AST, stack: tuple[ast.AST, ...], module: Module) -
         for target in outer.targets
         if isinstance(target, ast.Name)
     }
-    return any(
-        isinstance(inner, ast.Name) and inner.id in names
-        for call in ast.walk(module.tree)
-        if isinstance(call, ast.Call) and module.dotted(call.func).rpartition(".")[2] == "ClientApp"
-        for inner in ast.walk(call)
-    )
+    return not names.isdisjoint(module.given_to_apps)
 
 
 def _trains(decorator: ast.expr) -> bool:

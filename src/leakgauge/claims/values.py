@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
@@ -17,6 +18,10 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 }
 _LARGEST = 1e300
 _DEEPEST = 20
+_STEPS = 1000
+"""Expressions that one value may be made of: names that stand for lists of names would otherwise never end."""
+_LONGEST = 50
+"""Parts of a dotted name; no import has as many."""
 
 
 class Unknown:
@@ -65,14 +70,26 @@ class Module:
 
     def dotted(self, node: ast.expr) -> str:
         """The full name of what an expression calls, as far as imports tell: ``flwr.clientapp.mod.LocalDpMod``."""
-        match node:
-            case ast.Name(id=name):
-                return self.origins.get(name, name)
-            case ast.Attribute(value=value, attr=attr):
-                return f"{self.dotted(value)}.{attr}"
-            case ast.Call(func=func):
-                return self.dotted(func)
+        attributes: list[str] = []
+        for _ in range(_LONGEST):
+            match node:
+                case ast.Name(id=name):
+                    return ".".join([self.origins.get(name, name), *reversed(attributes)])
+                case ast.Attribute(value=value, attr=attr):
+                    node = value
+                    attributes.append(attr)
+                case ast.Call(func=func):
+                    node = func
+                case _:
+                    return ".".join(["", *reversed(attributes)])
         return ""
+
+    @cached_property
+    def given_to_apps(self) -> frozenset[str]:
+        """Names that stand in the arguments of a ClientApp."""
+        calls = (node for node in ast.walk(self.tree) if isinstance(node, ast.Call))
+        apps = (call for call in calls if self.dotted(call.func).rpartition(".")[2] == "ClientApp")
+        return frozenset(inner.id for call in apps for inner in ast.walk(call) if isinstance(inner, ast.Name))
 
     def where(self, node: ast.AST) -> str:
         return f"{self.path}:{getattr(node, 'lineno', 0)}"
@@ -85,39 +102,55 @@ class Program:
     modules: Mapping[str, Module]
     config: Mapping[str, Any]
 
-    def value(self, node: ast.expr | None, module: Module, depth: int = 0) -> Any:
+    @cached_property
+    def secure(self) -> bool:
+        """Whether every engine of Opacus's is built in secure mode."""
+        engines = [
+            {k.arg: self.value(k.value, module) for k in node.keywords}.get("secure_mode") is True
+            for module in self.modules.values()
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Call) and module.dotted(node.func).endswith("PrivacyEngine")
+        ]
+        return bool(engines) and all(engines)
+
+    def value(self, node: ast.expr | None, module: Module) -> Any:
         """The constant that an expression is, or UNKNOWN."""
-        if node is None or depth > _DEEPEST:
+        return self._value(node, module, 0, iter(range(_STEPS)))
+
+    def _value(self, node: ast.expr | None, module: Module, depth: int, steps: Iterator[int]) -> Any:
+        if node is None or depth > _DEEPEST or next(steps, None) is None:
             return UNKNOWN
         match node:
             case ast.Constant(value=value):
                 return value
             case ast.UnaryOp(op=ast.USub(), operand=inner):
-                value = self.value(inner, module, depth + 1)
+                value = self._value(inner, module, depth + 1, steps)
                 return -value if _number(value) else UNKNOWN
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                return self._arithmetic(op, self.value(left, module, depth + 1), self.value(right, module, depth + 1))
+                return self._arithmetic(
+                    op, self._value(left, module, depth + 1, steps), self._value(right, module, depth + 1, steps)
+                )
             case ast.List(elts=items) | ast.Tuple(elts=items):
-                values = [self.value(item, module, depth + 1) for item in items]
+                values = [self._value(item, module, depth + 1, steps) for item in items]
                 return UNKNOWN if UNKNOWN in values else values
             case ast.Call(func=ast.Name(id="float" | "int" | "str" as kind), args=[inner], keywords=[]):
-                return _converted(kind, self.value(inner, module, depth + 1))
+                return _converted(kind, self._value(inner, module, depth + 1, steps))
             case ast.Subscript(value=table, slice=ast.Constant(value=str(key))) if _is_config(table):
                 return self.config.get(key, UNKNOWN)
             case ast.Call(func=ast.Attribute(value=table, attr="get"), args=[ast.Constant(value=str(key)), *rest]) if (
                 _is_config(table)
             ):
-                return self.config.get(key, self.value(rest[0], module, depth + 1) if rest else UNKNOWN)
+                return self.config.get(key, self._value(rest[0], module, depth + 1, steps) if rest else UNKNOWN)
             case ast.Name(id=name):
-                return self._named(name, module, depth)
+                return self._named(name, module, depth, steps)
         return UNKNOWN
 
-    def _named(self, name: str, module: Module, depth: int) -> Any:
+    def _named(self, name: str, module: Module, depth: int, steps: Iterator[int]) -> Any:
         if name in module.assigned:
-            return self.value(module.assigned[name], module, depth + 1)
+            return self._value(module.assigned[name], module, depth + 1, steps)
         home, _, own = module.origins.get(name, "").rpartition(".")
         other = next((m for key, m in self.modules.items() if home and (key == home or key.endswith(f".{home}"))), None)
-        return self.value(other.assigned.get(own), other, depth + 1) if other is not None else UNKNOWN
+        return self._value(other.assigned.get(own), other, depth + 1, steps) if other is not None else UNKNOWN
 
     def _arithmetic(self, op: ast.operator, left: Any, right: Any) -> Any:
         if not (_number(left) and _number(right)):

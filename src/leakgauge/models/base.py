@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import nn
 
-from leakgauge.errors import ModelError
+from leakgauge.errors import ModelError, brief
 from leakgauge.expr import Part
 from leakgauge.types import Domain
 
@@ -57,10 +57,18 @@ def sequence(*layers: tuple[str, nn.Module]) -> nn.Sequential:
     return nn.Sequential(OrderedDict(layers))
 
 
+MOST = 1_000_000_000
+"""The largest size of a layer: beyond this no tensor can be counted in 64 bits."""
+
+
 def at_least(part: Part, **sizes: int) -> None:
-    """Check that every named size is a positive integer; a ModelError names the one that is not."""
+    """Check that every named size is a whole number from 1 to :data:`MOST`; a ModelError names the one that is not."""
     for name, size in sizes.items():
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             raise ModelError(
                 f"{name} is {size!r}", where=repr(part), remedy=f"{name} must be a whole number, at least 1"
+            )
+        if size > MOST:
+            raise ModelError(
+                f"{name} is {brief(str(size), 30)}", where=brief(repr(part)), remedy=f"give at most {MOST}"
             )

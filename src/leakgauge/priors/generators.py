@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from leakgauge import guards
-from leakgauge.errors import DomainError
+from leakgauge.errors import DomainError, brief
 from leakgauge.expr import register
 from leakgauge.priors.base import PriorPart, terms_of
 from leakgauge.storage.states import FileError, State, read_state
@@ -228,7 +228,10 @@ def copied(network: nn.Module, like: Tensor) -> nn.Module:
 @lru_cache(maxsize=16)
 def classes_of(file: str, sha256: str) -> int:
     """How many classes the generator in a file tells apart; 0 where it needs no label."""
-    return int(facts_of(read_state(Path(file)), "vae").get("classes", 0))
+    classes = facts_of(read_state(Path(file)), "vae").get("classes", 0)
+    if not isinstance(classes, int) or classes < 0:
+        raise FileError(f"says what cannot be (classes = {brief(str(classes))})", where=file, remedy=TRAIN)
+    return classes
 
 
 def decoder_network(codes: int, widths: tuple[int, ...], shape: tuple[int, ...], boxed: bool) -> nn.Sequential:
@@ -289,18 +292,23 @@ def read_decoder(file: str, sha256: str) -> nn.Sequential:
     """The decoder in a file."""
     state = read_state(Path(file))
     facts = facts_of(state, "vae")
+    weights = State({name: value for name, value in state.tensors.items() if name != "records"}, state.path)
     try:
-        network = decoder_network(
-            int(facts["codes"]) + int(facts.get("classes", 0)),
-            tuple(facts["widths"]),
-            tuple(facts["shape"]),
-            facts["boxed"],
-        )
-    except (KeyError, TypeError, ValueError, RuntimeError) as fault:
-        raise FileError(f"says what cannot be ({fault})", where=file, remedy=TRAIN) from None
-    weights = {name: value for name, value in state.tensors.items() if name != "records"}
-    State(weights, state.path, {}).into(network)
-    return network.eval()
+        if len(facts["widths"]) > len(weights.tensors):
+            raise ValueError("more layers than weights")
+        codes, classes = facts["codes"], facts.get("classes", 0)
+        if not (isinstance(codes, int) and isinstance(classes, int) and codes > 0 and classes >= 0):
+            raise ValueError("codes and classes are counts")
+        sizes = codes + classes, tuple(facts["widths"]), tuple(facts["shape"])
+        with torch.device("meta"):  # what the file says is only a claim, and costs no memory here
+            claimed = decoder_network(*sizes, facts["boxed"])
+        if not weights.misfits(claimed):
+            claimed = decoder_network(*sizes, facts["boxed"])
+    except (LookupError, TypeError, ValueError, RuntimeError, ArithmeticError) as fault:
+        reason = brief(" ".join(str(fault).split()))
+        raise FileError(f"says what cannot be ({reason})", where=file, remedy=TRAIN) from None
+    weights.into(claimed)
+    return claimed.eval()
 
 
 def write_prior(tensors: dict[str, Tensor], facts: dict[str, Any], records: Tensor) -> bytes:

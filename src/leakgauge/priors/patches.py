@@ -98,7 +98,7 @@ def read_mixture(file: str, sha256: str) -> tuple[int, Mixture]:
         mixture = Mixture(*(state.tensors[name] for name in ("logits", "means", "factors")))
         count, size = len(mixture.logits), int(facts["size"])
         fits = mixture.means.shape == (count, size**2) and mixture.factors.shape == (count, size**2, size**2)
-    except (KeyError, TypeError, ValueError) as fault:
+    except (LookupError, TypeError, ValueError, ArithmeticError) as fault:
         raise FileError(f"says what cannot be ({fault})", where=file, remedy=TRAIN) from None
     if not fits or not bool((mixture.factors.diagonal(dim1=1, dim2=2) > 0).all()):
         raise FileError("holds no mixture of such patches", where=file, remedy=TRAIN)

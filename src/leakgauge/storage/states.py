@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from leakgauge.errors import LeakgaugeError, brief, nearest
 from leakgauge.storage.streams import DEFLATE, allowed
+from leakgauge.storage.torch_files import harmful
 
 Kind = Literal["gradient", "change", "state"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -216,6 +217,8 @@ def _torch(path: Path) -> State:
         )
     with zipfile.ZipFile(path) as archive:
         _members(path, archive.infolist(), (zipfile.ZIP_STORED,))
+    if reason := harmful(path):
+        raise FileError(reason, where=str(path), remedy="save the state_dict as .safetensors")
     # first without memory: on the meta device a claim of a terabyte costs nothing
     _honest(path, _loaded(path, "meta"))
     return State(_honest(path, _loaded(path, "cpu")), path)
@@ -241,7 +244,11 @@ def _loaded(path: Path, device: str) -> dict[str, Tensor]:
 
 def _honest(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Refuse tensors that are larger than their storage, or storage that is larger than the file."""
-    size = path.stat().st_size
+    size, total = path.stat().st_size, sum(value.numel() * value.element_size() for value in tensors.values())
+    if total > allowed(size):  # many views of one storage
+        raise FileError(
+            f"claims {total} bytes of tensors, the file has {size}", where=str(path), remedy="save it again"
+        )
     for name, value in tensors.items():
         held = value.untyped_storage().nbytes()
         if held > size or value.numel() * value.element_size() > held:

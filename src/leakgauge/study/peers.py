@@ -33,9 +33,14 @@ def peers(roles: Roles, *, labels_granted: bool, seed: int) -> Records:
     times = {label: len(others[label]) // count for label, count in counts.items()}
     if not labels_granted:
         times = dict.fromkeys(times, min(times.values()))
-    chosen = [reported, *(others[label][: times[label] * count] for label, count in counts.items())]
-    inputs, labels = torch.cat([some.inputs for some in chosen]), torch.cat([some.labels for some in chosen])
-    return Records(inputs, labels, reported.domain)
+    chosen = [others[label][: times[label] * count] for label, count in counts.items()]
+    # class by class, the number of a peer in a cell would tell which records have the same label
+    return _joined(reported, roles.privately(_joined(reported[:0], *chosen)))
+
+
+def _joined(*some: Records) -> Records:
+    inputs, labels = torch.cat([records.inputs for records in some]), torch.cat([records.labels for records in some])
+    return Records(inputs, labels, some[0].domain)
 
 
 def _others(roles: Roles, label: int, most: int, seed: int) -> Records:
@@ -47,11 +52,7 @@ def _others(roles: Roles, label: int, most: int, seed: int) -> Records:
         places = (source.labels == label).nonzero().flatten()
         places = places[torch.randperm(len(places), generator=generator)] if shuffled else places
         listed.append(source[list(_free(source, places.tolist(), taken, most - sum(map(len, listed))))])
-    return Records(
-        torch.cat([some.inputs for some in listed]),
-        torch.cat([some.labels for some in listed]),
-        roles.reported.domain,
-    )
+    return _joined(roles.reported[:0], *listed)
 
 
 def _free(source: Records, places: list[int], taken: set[str], most: int) -> Iterator[int]:

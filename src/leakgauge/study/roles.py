@@ -36,6 +36,8 @@ class Roles:
     reference: Records
     train: Records
     test: Records
+    key: bytes = b""
+    """Of the private order of a redacted run; empty in a plain one."""
 
     @classmethod
     def of(
@@ -91,19 +93,28 @@ class Roles:
         inner = [sorted(range(start, start + batch), key=marks.__getitem__) for start in range(0, len(marks), batch)]
         inner.sort(key=lambda places: hashlib.sha256(b"".join(marks[i] for i in places)).digest())
         order = [place for places in inner for place in places]
-        return replace(self, reported=self.reported[order], others=self.others[order])
+        return replace(self, reported=self.reported[order], others=self.others[order], key=key)
+
+    def privately(self, records: Records) -> Records:
+        """Records in an order that only whoever has the reported ones can compute; unchanged in a plain run."""
+        if not self.key:
+            return records
+        marks = [hashlib.sha256(self.key + digest({"x": x}).encode()).digest() for x in records.inputs]
+        return records[sorted(range(len(marks)), key=marks.__getitem__)]
 
     def manifest(self, salt: str = "") -> dict[str, Any]:
         """Which records were reported, and which chose settings, stood in the null or made the guess: by hash, all
         together and each, so that anybody can see that the reported ones are in no other role.
 
         With a ``salt`` that is stored nowhere this can still be checked, but nobody can confirm a guess at a record:
-        only hashes of each are listed then, which agree within this manifest and with no other.
+        only hashes of each are listed then, which agree within this manifest and with no other. They are sorted: a
+        record that stands in for a reported one has its label, which its place among the reference records would tell.
         """
         roles = {"reported": self.reported, "tuning": self.tuning, "another": self.others, "reference": self.reference}
         each = {role: [digest({f"x{salt}": x})[:16] for x in records.inputs] for role, records in roles.items()}
-        whole = {} if salt else {role: digest({"x": records.inputs}) for role, records in roles.items()}
-        return {**whole, "records": each}
+        if salt:
+            return {"records": {role: sorted(hashes) for role, hashes in each.items()}}
+        return {**{role: digest({"x": records.inputs}) for role, records in roles.items()}, "records": each}
 
     def guess(self, labels_granted: bool) -> Tensor:
         """The best guess without an update, for every reported record: the mean of the reference records, of its own

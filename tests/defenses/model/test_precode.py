@@ -192,3 +192,9 @@ def test_what_has_no_place_for_it_is_refused() -> None:
     for options, says in (({"k": 0}, "k must be an integer ≥ 1"), ({"form": "other"}, "form must be")):
         with pytest.raises(DomainError, match=says):
             precode(**options)
+
+
+@pytest.mark.parametrize("text", ["precode(k=1000000000)", "precode(k=30000, form='bayes')"])
+def test_a_bottleneck_that_would_fill_memory_is_refused(text: str) -> None:
+    with pytest.raises(ModelError, match=r"would add .* weights; say a smaller k"):
+        small_task().protect(text)

@@ -23,6 +23,7 @@ from pathlib import Path
 from leakgauge.storage.private import write
 
 FOLDER = "claims"
+_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 MOST = 3
 """A cell whose holders were lost this often is not tried again."""
 
@@ -48,6 +49,12 @@ class Watch:
             self._watched += min(max(now - self._last, 0.0), 2 * self.pause)
         self._last = now
         return self._watched
+
+
+def _content(path: Path) -> bytes:
+    """What a claim or a fault says: at most 64 kB, neither through a link nor out of a pipe, which may never end."""
+    with open(os.open(path, os.O_RDONLY | _SAFE), "rb") as file:
+        return file.read(1 << 16)
 
 
 def forget(folder: Path) -> None:
@@ -81,7 +88,7 @@ class Claims:
         if last is None:
             return self._create(identity, 0)
         try:
-            content = last.read_bytes()
+            content = _content(last)
         except OSError:  # released meanwhile
             return None
         watch = self._watches.setdefault(last.name, Watch(self.pause))
@@ -114,8 +121,8 @@ class Claims:
     def fault(self, identity: str) -> str | None:
         """The fault of a cell that failed in any process."""
         try:
-            return (self.place / f"{identity}.failed").read_text(errors="replace")
-        except FileNotFoundError:
+            return _content(self.place / f"{identity}.failed").decode(errors="replace")
+        except OSError:  # there is none; what is no plain file is none of ours
             return None
 
     def _last(self, identity: str) -> Path | None:
@@ -139,5 +146,5 @@ class Claims:
             renewals += 1
             # opened anew each time: network file systems show others what was closed. Never created anew: whoever took
             # over has removed it
-            with suppress(OSError), open(claim, "r+") as file:
+            with suppress(OSError), open(os.open(claim, os.O_WRONLY | _SAFE), "w") as file:
                 file.write(f"{self.holder} {renewals}")

@@ -19,6 +19,8 @@ from leakgauge.types import Domain, Loss, Nuisance
 
 NAME = "precode"
 Form = Literal["official", "bayes"]
+MOST_ADDED = 200_000_000
+"""Weights of a bottleneck: `check` builds it, and must not fill memory for a number in a spec."""
 
 
 class Bottleneck(nn.Module):
@@ -138,6 +140,9 @@ class Precode(ModelPart):
         own = copy.deepcopy(model, shared)
         place = own.get_submodule(last)
         assert isinstance(place, nn.Linear)  # last_linear looked
+        added = self.k * (3 * place.in_features if self.form == "official" else 2 * (place.in_features + self.k))
+        if added > MOST_ADDED:
+            raise ModelError(f"would add {added:,} weights", where=repr(self), remedy="say a smaller k")
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(self.seed)
             bottleneck = Bottleneck(place.in_features, self.k, self.form)
