@@ -85,6 +85,13 @@ def test_a_grant_does_not_lower_the_score(text: str) -> None:
 
 
 @pytest.mark.slow
+def test_a_grant_that_leaves_the_search_at_its_start_does_not_lower_the_score() -> None:
+    """With its noise granted, no step away from a flat start pays; without, the noise moves and the inputs with it."""
+    text = "precode(k=8, form='bayes', uniform=0.05)" + NOISE
+    grants_law(text, records=image_records(12), attack=adaptive(steps=200), confidence=CONFIDENCE)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["mixup()", "mixup(k=6)", "instahide()"])
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_too_few_encodings_are_not_decoded(text: str, rounds: int) -> None:

@@ -81,7 +81,7 @@ class Adversary(Part):
     :meth:`treatments` says what is done about each nuisance.
     Of ``restarts`` starts the best log posterior wins (the truth is not seen); a flat ``start`` (grey, zeros) is the
     first of them, the others begin with noise; ``prior`` begins where the prior says. A constant answer from ``grey``
-    stands at the most probable level (:mod:`~leakgauge.adversary.levels`).
+    stands at the mean level under its posterior (:mod:`~leakgauge.adversary.levels`).
     With a ``target`` on the solver, only observations that missed it start again. ``anneal`` weighs the likelihood over
     the steps; the best iterate is judged without it. ``ball`` averages over the δ-ball (Algorithm 1).
     """

@@ -1,4 +1,4 @@
-"""A constant answer is one of many: take the most probable level instead of the one a solver began at.
+"""A constant answer is one of many: take the mean level under the posterior instead of the one a solver began at.
 
 A flat start is a kink of total variation. Where an update says little, every step of a signed optimiser away from it
 costs more prior than it gains likelihood, and the start itself would be the answer, at a level that nobody chose.
@@ -19,11 +19,12 @@ LEVELS = 11
 """So many constant records are tried, evenly spaced over the box; each costs one evaluation."""
 
 
-def at_best_level(problem: Problem, solution: Solution) -> Solution:
-    """The solution; where its inputs are constant, at the level of the highest log posterior among those tried.
+def at_mean_level(problem: Problem, solution: Solution) -> Solution:
+    """The solution; where its inputs are constant, at ``E[level | observed]``, every level as probable beforehand.
 
-    All other unknowns stay as found, and so does an answer with any structure: early in a search that may well be
-    less probable than a constant record and yet nearer to the truth.
+    That is the best constant guess by squared error: the middle of the box where the update says nothing, the most
+    probable level where it says much. All other unknowns stay as found, and so does an answer with any structure:
+    early in a search that may well be less probable than a constant record and yet nearer to the truth.
     """
     flat = rows(solution.unknowns[INPUTS])
     constant = (flat == flat[:, :1]).all(1) & solution.objective.isfinite()
@@ -32,22 +33,27 @@ def at_best_level(problem: Problem, solution: Solution) -> Solution:
     which = constant.nonzero().squeeze(1)
     unknowns = {name: value.clone() for name, value in solution.unknowns.items()}
     objective = solution.objective.clone()
-    for level in torch.linspace(*problem.box[INPUTS], LEVELS).tolist():
-        reached = _objective_at(problem, unknowns, which, level)
-        better = which[reached < objective[which]]  # False for NaN
-        unknowns[INPUTS][better] = level
-        objective[which] = torch.minimum(objective[which], reached.nan_to_num(nan=torch.inf))
-    evaluations = solution.evaluations + LEVELS * len(which)
+    levels = torch.linspace(*problem.box[INPUTS], LEVELS).to(flat)
+    tried = torch.stack([_objective_at(problem, unknowns, which, level.expand(len(which))) for level in levels])
+    weights = (-tried.double()).nan_to_num(nan=-torch.inf).softmax(0)
+    mean = (weights * levels.double().unsqueeze(1)).sum(0).to(flat)
+    unknowns[INPUTS][which] = _constant(mean, unknowns[INPUTS][which])
+    objective[which] = _objective_at(problem, unknowns, which, mean)
+    evaluations = solution.evaluations + (LEVELS + 1) * len(which)
     return replace(solution, unknowns=unknowns, objective=objective, evaluations=evaluations)
 
 
-def _objective_at(problem: Problem, unknowns: dict[str, Tensor], which: Tensor, level: float) -> Tensor:
-    """The objective of some problems, their inputs all at one level."""
+def _objective_at(problem: Problem, unknowns: dict[str, Tensor], which: Tensor, levels: Tensor) -> Tensor:
+    """The objective of some problems, the inputs of each at its own level."""
     point = {name: value[which] for name, value in unknowns.items()}
-    point[INPUTS] = torch.full_like(point[INPUTS], level)
+    point[INPUTS] = _constant(levels, point[INPUTS])
     with torch.enable_grad():  # an update is itself a gradient
         value = problem.evaluate({name: one.requires_grad_() for name, one in point.items()}, which)
     return -(value.likelihood + value.prior).detach()
 
 
-__all__ = ["LEVELS", "at_best_level"]
+def _constant(levels: Tensor, like: Tensor) -> Tensor:
+    return levels.view(-1, *(1 for _ in like.shape[1:])).expand_as(like).clone()
+
+
+__all__ = ["LEVELS", "at_mean_level"]

@@ -16,7 +16,7 @@ from leakgauge.adversary.features import noted_by, seen_of
 from leakgauge.adversary.ghost import Ghost
 from leakgauge.adversary.joining import joined
 from leakgauge.adversary.labels.reader import labels_by_restart
-from leakgauge.adversary.levels import at_best_level
+from leakgauge.adversary.levels import at_mean_level
 from leakgauge.adversary.likelihoods import scaled_alike
 from leakgauge.adversary.memory import at_once, bytes_per_observation, bytes_per_problem
 from leakgauge.adversary.paths import Path, PathName, choose
@@ -248,7 +248,7 @@ class _Run:
         )
         solution = spread(self.adversary.solver, setting_of).solve(problem, self.progress)
         if self.begins.at_grey:
-            solution = at_best_level(problem, solution)
+            solution = at_mean_level(problem, solution)
         self.evaluations += solution.evaluations
         return replace(solution, unknowns={**unknowns.decode(solution.unknowns), CODES: solution.unknowns[INPUTS]})
 
