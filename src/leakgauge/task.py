@@ -353,7 +353,8 @@ def refuse_draws(before: Tensor, where: str) -> None:
         raise ModelError(
             "the model draws random numbers in its forward pass, which no nuisance stands for",
             where=where,
-            remedy='use layers such as nn.Dropout, each once, or set mode="eval" in the recipe',
+            remedy="use layers such as nn.Dropout, each once; where it draws in train mode alone, set "
+            'mode="eval" in the recipe',
         )
 
 

@@ -87,6 +87,24 @@ class Salted(UpdatePart):
 
 
 @dataclass(frozen=True)
+class Flipping(UpdatePart):
+    """Every entry gets a random sign."""
+
+    p: float = 0.5
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        return _each(lambda u: u * (1 - 2 * (torch.rand(u.shape, generator=generator) < self.p).to(u)), update)
+
+
+@dataclass(frozen=True)
+class Disordered(UpdatePart):
+    """The entries of every tensor in an order that is drawn anew."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: Generator) -> Release:
+        return _each(lambda u: u.flatten()[torch.randperm(u.numel(), generator=generator)].view_as(u), update)
+
+
+@dataclass(frozen=True)
 class Louder(UpdatePart):
     """A random negative scale of the whole update."""
 

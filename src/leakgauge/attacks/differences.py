@@ -30,7 +30,6 @@ from leakgauge.client import LABELS
 from leakgauge.defenses import Protection, parts_of
 from leakgauge.defenses.update.chain import is_noise
 from leakgauge.errors import AssumptionWarning
-from leakgauge.models import denormalised
 from leakgauge.observation import Observation, Round
 from leakgauge.task import Task
 from leakgauge.types import Loss, Tree
@@ -149,7 +148,6 @@ def attacked(task: Task, own: Task, difference: Observation, *, seed: int = 0) -
         tried = [difference.given(LABELS, torch.tensor([label])) for label in range(task.domain.classes)]
     if difference.batch == 1 and inverts(own):
         guesses = Analytic()(own, tried)
-        guesses = replace(guesses, inputs=denormalised(task.model, guesses.inputs))
     else:
         labels: Literal["inferred", "joint"] = "inferred" if known or difference.batch == 1 else "joint"
         adversary = Adversary(scaled_l2(relative=True), solver=SOLVER, restarts=2, labels=labels)

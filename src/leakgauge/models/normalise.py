@@ -59,8 +59,9 @@ class Normalise:
 
 
 def denormalised(model: nn.Module, inputs: Tensor) -> Tensor:
-    """The model's input, recovered from the input after the model's own normalisation."""
-    for hook in reversed(model._forward_pre_hooks.values()):
+    """The model's input, recovered from the input after the model's own normalisation, or that of a model in it."""
+    hooks = [hook for module in model.modules() for hook in module._forward_pre_hooks.values()]
+    for hook in reversed(hooks):
         inputs = hook.inverse(inputs) if isinstance(hook, Normalise) else inputs
     return inputs
 

@@ -13,7 +13,16 @@ from leakgauge.adversary.simulation.maps import at_seed, is_differentiable, slop
 from leakgauge.adversary.simulation.mechanism import FEWEST, Mechanism, flat, shaped
 from leakgauge.adversary.simulation.rearrangement import Rearrangement, Run, fitted, probed
 from leakgauge.adversary.simulation.residuals import dependence, differences, has_tails, shared_directions, usual_size
-from leakgauge.adversary.simulation.stand_ins import Dropped, Entries, Estimated, Impulsive, Rearranged, StandIn, Traced
+from leakgauge.adversary.simulation.stand_ins import (
+    Dropped,
+    Entries,
+    Estimated,
+    Flipped,
+    Impulsive,
+    Rearranged,
+    StandIn,
+    Traced,
+)
 from leakgauge.defenses import UpdatePart
 
 Probes = tuple[Tensor, Tensor]
@@ -86,6 +95,8 @@ def _random(mechanism: Mechanism) -> StandIn | str:
     if mechanism.seeds < FEWEST:
         return f"it is random, and {x.shape[1]:,} numbers are too many to simulate its noise"
     releases = mechanism.releases(range(mechanism.seeds))
+    if _is_shuffled(releases, x):
+        return "it sends the entries in an order that is drawn anew"
     mean: Entries | None = None
     if mechanism.repeatable and not mechanism.asks:
         probes = _probed(mechanism, x)
@@ -94,6 +105,9 @@ def _random(mechanism: Mechanism) -> StandIn | str:
             words = "simulated: it drops entries at random, which shows, and renames or scales the others"
             share = min(float((releases == 0).double().mean()), 1 - 1e-6)
             return Dropped(mechanism.part, how=dropped, share=share, sentence=words)
+        flipped = None if probes is None else _flipped(mechanism, probes, releases, x)
+        if flipped is not None:
+            return flipped
         impulsive = None if probes is None else _impulsive(mechanism, probes, releases, x)
         if impulsive is not None:
             return impulsive
@@ -168,6 +182,31 @@ def _dropped(probes: Probes, releases: Tensor, x: Tensor) -> Rearrangement | Non
     survivors = Rearrangement(most, source, torch.zeros_like(most))
     away = (releases - survivors(x).unsqueeze(1)).abs() * (releases != 0)
     return survivors if float(away.max()) <= 1e-4 * float(releases.abs().max()) else None
+
+
+def _is_shuffled(releases: Tensor, x: Tensor) -> bool:
+    """Whether every release ``[R, K, P]`` holds the entries of its update ``[R, P]``, in some order."""
+    gaps = (releases.sort(2).values - x.sort(1).values.unsqueeze(1)).abs().amax()
+    return float(gaps) <= 1e-5 * float(x.abs().max())
+
+
+def _flipped(mechanism: Mechanism, probes: Probes, releases: Tensor, x: Tensor) -> Flipped | None:
+    """The stand-in of a map of single entries after which signs are drawn at random."""
+    slopes, source = probes
+    size = slopes.abs().amax(0)
+    away = (releases.abs() - (size * x[:, source]).abs().unsqueeze(1)).abs()
+    if float(away.max()) > 1e-4 * float(releases.abs().max()):
+        return None
+    sizes = [mechanism.inputs[0][name].numel() for name in sorted(mechanism.inputs[0])]
+    shares = torch.cat([(one < 0).double().mean().expand(one.shape[1]) for one in slopes.split(sizes, 1)])
+    signal = [one.square().mean().sqrt().expand(one.shape[1]) for one in (size * x[:, source]).split(sizes, 1)]
+    return Flipped(
+        mechanism.part,
+        how=Rearrangement(size, source, torch.zeros_like(size)),
+        scale=(LEAST * torch.cat(signal)).clamp(min=torch.finfo(torch.float32).tiny),
+        share=shares.clamp(1e-6, 1 - 1e-6),
+        sentence="simulated: it draws the signs of entries, whose sizes are sent as they are",
+    )
 
 
 def _impulsive(mechanism: Mechanism, probes: Probes, releases: Tensor, x: Tensor) -> Impulsive | None:

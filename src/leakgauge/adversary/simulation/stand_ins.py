@@ -134,6 +134,28 @@ class Impulsive(StandIn):
         return -(away.square().log1p().sum(1) + (math.pi * scale).log().sum())
 
 
+@dataclass(frozen=True, repr=False, eq=False)
+class Flipped(StandIn):
+    """A rearrangement after which every entry has a random sign, −1 with probability ``share``.
+
+    ``log p(o | u) = Σ_e log[(1 − p) N(o_e; μ_e(u), s_e²) + p N(o_e; −μ_e(u), s_e²)]``: the size of an entry is sent as
+    it is, and s is small beside it.
+    """
+
+    how: Entries = field(kw_only=True)
+    scale: Tensor = field(kw_only=True)
+    share: Tensor = field(kw_only=True)
+
+    def log_density(self, observed: Tree, update: Updates, *, known: Known) -> Tensor:
+        batch = _formed(update)
+        means = self.how(entries_of(batch.dense()))
+        scale, share = self.scale.to(means), self.share.to(means)
+        received = entries_of(observed).to(means)[batch.sharing.rows(means.device)]
+        same, turned = (-0.5 * ((received - sign * means) / scale).square() for sign in (1, -1))
+        either = torch.logaddexp(same + (1 - share).log(), turned + share.log())
+        return (either - scale.log()).sum(1) - 0.5 * means.shape[1] * math.log(2 * math.pi)
+
+
 def mapped(update: Updates, how: Entries) -> Batch:
     """N updates with their entries mapped all together."""
     batch = _formed(update)

@@ -155,10 +155,12 @@ def _leaking_otherwise() -> Iterator[Case]:
         "eight bits": parts.EightBits(),
         "reflected": parts.Reflected(),
         "noise on the first layer": parts.NoisyLayer(0),
+        "a secret sign": parts.SecretSign(),
+        "secret signs": parts.SecretSigns(),
     }
     for name, part in own.items():
         yield Case(f"cnn, own part: {name}", True, Audit(victims.convolutional, part))
-    for name in ("a tenth replaced by noise", "reflected", "eight bits"):
+    for name in ("a tenth replaced by noise", "reflected", "eight bits", "secret signs"):
         yield Case(f"mlp, own part: {name}", True, Audit(victims.dense, own[name]))
     yield Case("mlp, own part: noise on the last layer", True, Audit(victims.dense, parts.NoisyLayer(-1)))
     for kind in KINDS:

@@ -176,6 +176,14 @@ class SecretSign(UpdatePart):
 
 
 @dataclass(frozen=True)
+class SecretSigns(UpdatePart):
+    """A coin decides about the sign of every entry."""
+
+    def release(self, update: Tree, context: Context | None, *, generator: torch.Generator) -> Release:
+        return _each(update, lambda name, u: u * (2 * (torch.rand(u.shape, generator=generator) < 0.5).to(u) - 1))
+
+
+@dataclass(frozen=True)
 class NoisyLayer(UpdatePart):
     """Noise on the first layer (``place`` 0) or on the last (``place`` −1) alone."""
 
