@@ -1,8 +1,7 @@
 """Table II of the LT-code paper: the share of a batch that peeling recovers exactly from one honest update.
 
 The paper's network: 784-N-10, N = 1,000, weights N(0, 0.5²), no biases to begin with, pixels in [0, 1], float64. That
-has room for 28x28 grey pixels: CIFAR-10 is made so. (With its 3,072 numbers and a network as wide, recall at B = 64 fell
-to 0.91.)
+has room for 28x28 grey pixels: CIFAR-10 is made so.
 """
 
 from __future__ import annotations
@@ -99,6 +98,6 @@ TABLES = (
         },
         measure,
         __doc__ or "",
-        {"": "our certificate is stricter (all rows of a candidate must be met), and recall varies between batches"},
+        {"": "our certificate is stricter (all rows of a candidate must be met); recall varies much between batches"},
     ),
 )
