@@ -84,6 +84,12 @@ def test_a_difference_has_its_reason_and_a_claim_fails() -> None:
     assert summary(rows).startswith("differs (3 of 6 cells; ")
 
 
+def test_a_difference_says_whether_its_interval_reaches_what_is_expected() -> None:
+    far, wide = (judged(table(), Size({}), {"one": values})[0].why for values in ([9.0, 9.1, 9.05], [1.0, 9.0, 9.0]))
+    assert "interval" not in far
+    assert wide.endswith("; its interval reaches what is expected")
+
+
 @pytest.mark.parametrize(("value", "text"), [(0.25, "0.25"), (4215524.3164, "4,215,524.32"), (1e300, "1e+300")])
 def test_large_numbers_are_shown_whole(value: float, text: str) -> None:
     assert shown(value) == text

@@ -38,6 +38,12 @@ class Expected:
             return abs(value - self.value) <= self.tolerance
         return value >= self.value if self.sign == "≥" else value <= self.value
 
+    def reached_by(self, ends: Sequence[float]) -> bool:
+        """Whether the interval between two ends (none: there is no interval) has a value that meets it."""
+        if not ends:
+            return False
+        return any(map(self.met_by, ends)) or (self.sign == "=" and min(ends) <= self.value <= max(ends))
+
     def __str__(self) -> str:
         within = f" ± {self.tolerance:g}" if self.tolerance else ""
         return f"{'' if self.sign == '=' else self.sign + ' '}{self.value:.9g}{within}"

@@ -99,7 +99,10 @@ def _row(table: Table, size: Size | None, cell: Cell, values: Sequence[float], c
     verdict, why = _verdict(table, size, cell, mean.mean)
     if claims_only and not cell.claim:
         verdict, why = "measured", ""
-    met = [cell.expected is None or cell.expected.met_by(end) for end in (low, high) if end is not None]
+    ends = [end for end in (low, high) if end is not None]
+    met = [cell.expected is None or cell.expected.met_by(end) for end in ends]
+    if verdict == "differs" and cell.expected is not None and cell.expected.reached_by(ends):
+        why += "; its interval reaches what is expected"
     settled = verdict not in ("reproduced", "holds when reduced") or all(met)
     return Row(cell.name, paper, cell.unit, mean.mean, low, high, len(values), verdict, why, cell.claim, settled)
 

@@ -54,8 +54,8 @@ TABLES = (
         ),
         {
             "smoke": Size(
-                _work(("LRP, rates fitted", "LRP, nominal rate"), images=1, steps=2, evaluations=100),
-                ("one image, two steps", "100 evaluations"),
+                _work(("LRP, rates fitted", "LRP, nominal rate"), images=1, steps=2, evaluations=120),
+                ("one image, two steps", "120 evaluations"),
             ),
             "small": Size(_work(), ("10 Fashion-MNIST images",)),
         },
