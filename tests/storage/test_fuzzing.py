@@ -14,7 +14,7 @@ from evidence.fuzzing import READERS, Reader, fuzz, reader, scratch, tried
 from evidence.fuzzing.watching import WATCH
 
 INPUTS = 1000
-FEW = {"checked spec": 100, "report": 60, "resumed run": 200, "result": 300}
+FEW = {"checked spec": 100, "report": 60, "resumed run": 200, "result": 300, "app": 300, "learned prior": 500}
 """Readers that need several milliseconds per file get fewer in the normal tests: a checked spec is a task per defense,
 a report a page, and the others go through every cell. The slow test gives all of them as many."""
 

@@ -111,6 +111,14 @@ def edited(change: Callable[[bytes], bytes]) -> bytes:
         )
 
 
+def aligned(number: bytes) -> bytes:
+    """A ``.pt`` of two tensors that says this alignment: torch divides by it, and 0 would end the process."""
+    with zipfile.ZipFile(io.BytesIO(saved({"a": torch.zeros(2), "b": torch.ones(2)}))) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    root = next(iter(members)).partition("/")[0]
+    return zipped({**members, f"{root}/.storage_alignment": number})
+
+
 def sized(raw: bytes, stride: bytes = b"K\x01\x85") -> bytes:
     """The size of the tensor becomes 1.9 billion; with stride 0 its storage need not grow."""
     at = raw.rindex(b"K\x06")
@@ -171,6 +179,7 @@ HOSTILE: dict[str, tuple[str, bytes]] = {
         edited(lambda _: b"\x80\x02c_codecs\nencode\nX\x01\0\0\0aX\x03\0\0\0hex\x86R."),
     ),
     "tuples within tuples": (".pt", edited(lambda _: b"\x80\x02}" + nested_tuples(60) + b"K\x02s.")),
+    "an alignment of zero": (".pt", aligned(b"0")),
     "two directories": (".pt", saved({"a": torch.zeros(2)}) + saved({"a": torch.zeros(2)})),
     "two pickles": (".pt", zipped({"a/data.pkl": b"\x80\x02}.", "a/DATA.PKL": b"\x80\x02}.", "a/version": b"3"})),
     "many views": (".pt", saved({f"w{i}": VIEWED for i in range(200)})),

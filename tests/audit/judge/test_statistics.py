@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from scipy import stats
 from leakgauge.audit.judge.arms import Arms
 from leakgauge.audit.judge.statistics import best_of, excess, holm, rate_at
 from leakgauge.errors import DomainError
-from leakgauge.metrics import mean_interval
-from leakgauge.metrics.sign_flips import least_p
+from leakgauge.metrics import mean_interval, sign_flips
+from leakgauge.metrics.sign_flips import least_p, sign_flip_p
 
 
 def test_sign_flip_p_value_is_the_share_of_sign_patterns_at_least_as_extreme() -> None:
@@ -22,6 +23,19 @@ def test_sign_flip_p_value_is_the_share_of_sign_patterns_at_least_as_extreme() -
     sums = [sum(s * g for s, g in zip(signs, gain, strict=True)) for signs in itertools.product((1, -1), repeat=4)]
     expected = np.mean([s >= gain.sum() - 1e-12 for s in sums])
     assert excess(gain, np.zeros(4)).p == pytest.approx(expected)
+
+
+def test_sign_flips_of_many_records_do_not_fill_memory_nor_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    gain = np.random.default_rng(0).normal(0.01, 1.0, 20_000)
+    tracemalloc.start()
+    p = sign_flip_p(gain, 200, np.random.default_rng(1))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * sign_flips.BLOCK
+    monkeypatch.setattr(sign_flips, "BLOCK", 30_001)
+    assert sign_flip_p(gain, 200, np.random.default_rng(1)) == p
+    signs = np.random.default_rng(1).integers(0, 2, (200, len(gain))) * 2 - 1
+    assert p == (1 + (signs @ gain >= gain.sum()).sum()) / 201
 
 
 @pytest.mark.parametrize("n", [5, 9])

@@ -8,6 +8,7 @@ by itself is tested in :mod:`leakgauge.audit.judge.single`.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import lru_cache
 from math import isfinite
 from typing import TypeVar
 
@@ -30,7 +31,12 @@ def excess(real: Scores, null: Scores, *, confidence: float = 0.95, resamples: i
     """
     if real.shape != null.shape or real.ndim != 1 or not len(real):
         raise DomainError(f"real and null must be the same records, got {real.shape} and {null.shape}", where="excess")
-    gain = real - null
+    return _compared((real - null).astype(np.float64).tobytes(), confidence, resamples, seed)
+
+
+@lru_cache(maxsize=32)  # the undefended update is compared as a defense, as a control and as its only adversary's
+def _compared(differences: bytes, confidence: float, resamples: int, seed: int) -> Excess:
+    gain = np.frombuffer(differences, np.float64)
     interval = mean_interval(gain, confidence, seed, resamples=resamples)
     generator = np.random.Generator(np.random.PCG64(seed))
     p = sign_flip_p(gain, resamples, generator)
