@@ -10,6 +10,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -189,7 +190,7 @@ def of_json(content: bytes, rng: Random) -> bytes:
         if how == "gone":
             del holder[key]
         elif how == "odd":
-            holder[key] = rng.choice(ODD)
+            holder[key] = deepcopy(rng.choice(ODD))  # a later change must not change the choices
         else:
             other, there = rng.choice(places)
             holder[key] = json.loads(json.dumps(other[there]))

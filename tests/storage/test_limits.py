@@ -29,6 +29,8 @@ from leakgauge.data.idx import read_idx
 from leakgauge.data.npz import read_npz
 from leakgauge.errors import LeakgaugeError, nearest
 from leakgauge.intervals import _resampled
+from leakgauge.priors import Learned
+from leakgauge.priors.generators import decoder_network, write_prior
 from leakgauge.report.reading import Run
 from leakgauge.storage.private import write
 from leakgauge.storage.states import FileError, State, read_state
@@ -78,6 +80,19 @@ def test_weights_that_ask_for_bytes_of_any_number(tmp_path: Path) -> None:
         archive.writestr("a/version", "3\n")
     with within(50), pytest.raises(FileError, match=r"asks for builtins\.bytearray"):
         read_state(tmp_path / "w.pt")
+
+
+@pytest.mark.parametrize(
+    "facts", [{"widths": [30_000, 30_000]}, {"codes": 1e400}, {"classes": "x"}, {"shape": [True, 4]}]
+)
+def test_a_prior_that_says_what_its_file_does_not_hold(tmp_path: Path, facts: dict[str, object]) -> None:
+    said = {"family": "vae", "codes": 2, "classes": 3, "widths": [4], "shape": [1, 2, 2], "boxed": True, **facts}
+    weights = dict(decoder_network(5, (4,), (1, 2, 2), True).state_dict())
+    (tmp_path / "p.safetensors").write_bytes(write_prior(weights, said, torch.zeros(1, 1, 2, 2)))
+    begun = time.process_time()
+    with pytest.raises(FileError):
+        Learned(str(tmp_path / "p.safetensors"))
+    assert time.process_time() - begun < 2
 
 
 def test_an_idx_that_unpacks_a_thousandfold(tmp_path: Path) -> None:

@@ -297,8 +297,8 @@ def read_decoder(file: str, sha256: str) -> nn.Sequential:
         if len(facts["widths"]) > len(weights.tensors):
             raise ValueError("more layers than weights")
         codes, classes = facts["codes"], facts.get("classes", 0)
-        if not (isinstance(codes, int) and isinstance(classes, int) and codes > 0 and classes >= 0):
-            raise ValueError("codes and classes are counts")
+        if any(type(n) is not int or n < 1 for n in (codes, classes + 1, *facts["widths"], *facts["shape"])):
+            raise ValueError("codes, classes, widths and shape are counts")
         sizes = codes + classes, tuple(facts["widths"]), tuple(facts["shape"])
         with torch.device("meta"):  # what the file says is only a claim, and costs no memory here
             claimed = decoder_network(*sizes, facts["boxed"])
