@@ -17,6 +17,9 @@ def main(arguments: list[str]) -> None:
         import atheris
     except ImportError:
         sys.exit("atheris is not installed; type: pip install atheris")
+    for name in [name for name in sys.modules if name.startswith(("leakgauge", "evidence.fuzzing."))]:
+        del sys.modules[name]  # the package has imported them before this module ran, without instruments
+    sys.modules.pop("evidence.fuzzing", None)
     with atheris.instrument_imports(include=["leakgauge"]):
         from evidence.fuzzing import READERS, reader, tried
     if not arguments or arguments[0] not in READERS:
