@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import warnings
 
@@ -11,10 +12,15 @@ from rich.table import Table
 from leakgauge.testing.red_team import answered, counted, every
 
 
-def main(words: list[str]) -> int:
-    """Run the cases and print the table; 1 if an answer was wrong-safe or a crash."""
-    console, answers = Console(), []
-    chosen = [case for case in every() if not words or any(word in case.name for word in words)]
+def main(arguments: list[str] | None = None) -> int:
+    """Run the cases and print the table; 1 if an answer was wrong-safe or a crash, 2 if no case has such a name."""
+    parser = argparse.ArgumentParser(prog="python -m leakgauge.testing.red_team", description="Try to fool leakgauge.")
+    parser.add_argument("words", nargs="*", help="only cases whose name holds one of these; all if none is given")
+    words = parser.parse_args(arguments).words
+    console, answers, cases = Console(), [], every()
+    chosen = [case for case in cases if not words or any(word in case.name for word in words)]
+    if not chosen:
+        parser.error(f"no case has {' or '.join(map(repr, words))} in its name; one is called {cases[0].name!r}")
     table = Table("case", "truth", "answer", "worth", "s", title=f"{len(chosen)} cases")
     for place, case in enumerate(chosen, 1):
         with warnings.catch_warnings():
@@ -31,4 +37,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
