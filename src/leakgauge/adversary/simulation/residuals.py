@@ -16,8 +16,6 @@ EXCESS = 3.0
 """How many times as large as under independence a statistic may be."""
 UNEVEN = 0.05
 """The least variance of a release's share of the noise that counts: its size differs by a fifth and more."""
-
-
 SMALLEST, NORMAL = 0.05, 0.0627
 """A share of the absolute values, and where it ends under the standard normal law."""
 TAILS = 0.1
@@ -49,14 +47,17 @@ def _directions(noise: Tensor) -> Tensor:
 
 
 def has_tails(noise: Tensor) -> bool:
-    """Whether a few values make up the variance of a tensor's noise ``[R, K, P]``, entry by entry.
+    """Whether a few entries of a release make up the variance of a tensor's noise ``[R, K, P]``, each in its own size.
 
     The smallest twentieth of ``|z|`` reaches to 0.063 standard deviations of a normal law, to 0.036 of a Laplace
-    law, and to far less where a few values are much larger than the others.
+    law, and to far less where a few values are much larger than the others. Every release counts in its own size, too:
+    noise that all its entries share has no tails, however small it happens to be in some releases.
     """
     spread = noise.square().mean((0, 1)).sqrt()
-    live = spread > 0
-    return bool(live.any()) and usual_size(noise[..., live] / spread[live]) < TAILS
+    each = (noise[..., spread > 0] / spread[spread > 0]).flatten(0, 1)
+    size = each.square().mean(1, keepdim=True).sqrt()
+    live = (size > 0).squeeze(1)
+    return bool(live.any()) and usual_size(each[live] / size[live]) < TAILS
 
 
 def usual_size(noise: Tensor) -> float:
