@@ -50,6 +50,23 @@ def test_skewed_batches_need_no_tuning() -> None:
     assert len(study.records) == 48
 
 
+@pytest.mark.parametrize("complete", [True, False])
+def test_an_attack_that_chooses_has_skewed_batches_to_choose_on(complete: bool) -> None:
+    absent = int(labels_of_batches([5, 3], 5, 2, seed=0)[-1])  # a class that the second batch needs
+    there = torch.ones(200, dtype=torch.bool) if complete else Y[200:] != absent
+    study = lg.Study(
+        model(),
+        (X[:200], Y[:200]),
+        reference=(X[200:][there], Y[200:][there]),
+        recipe=lg.Recipe(batch=8),
+        updates=6,
+        class_counts=[5, 3],
+        threat=Threat(labels="inferred"),
+        adversaries={"one": "standard(work='quick')"},
+    )
+    assert len(study.tuning) == 8 * (4 if complete else 1)
+
+
 def test_the_counts_are_in_the_text_of_the_study() -> None:
     assert skewed([5, 3]).spec.task.class_counts == [5, 3]
 

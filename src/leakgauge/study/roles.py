@@ -74,7 +74,7 @@ class Roles:
                 where="task.data",
                 remedy="give more train records: nulls and tuning must not use the reported ones",
             )
-        chosen, reference = _tuning(pool, tuning, tuned, counts, seed)
+        chosen, reference = _tuning(pool, tuning, tuned // batch, counts, batch, seed)
         # another client's batch is skewed the same way; where labels are hidden, towards the next classes
         like = reported.labels if labels_granted or counts is None else reported.labels.roll(-batch)
         others = reference[_stand_ins(like, reference.labels, labels_granted or counts is not None)]
@@ -135,13 +135,21 @@ def _reported(dataset: Dataset, updates: int, needed: int, counts: Sequence[int]
 
 
 def _tuning(
-    pool: Records, updates: int, tuned: int, counts: Sequence[int] | None, seed: int
+    pool: Records, fewest: int, most: int, counts: Sequence[int] | None, batch: int, seed: int
 ) -> tuple[Records, Records]:
-    """The records that choose settings, in batches like the reported ones, and the rest."""
+    """The records that choose settings, in at most ``most`` batches like the reported ones, and the rest.
+
+    Of skewed batches there may be fewer, down to ``fewest``: the pool need not have as many of every class.
+    """
     if counts is None:
-        return pool[:tuned], pool[tuned:]
-    labels = labels_of_batches(counts, pool.domain.classes, updates, seed)
-    places = places_of(labels, pool.labels, "tuning.records")
+        return pool[: most * batch], pool[most * batch :]
+    labels = labels_of_batches(counts, pool.domain.classes, most, seed)
+    try:
+        places = places_of(labels, pool.labels, "tuning.records")
+    except DataError:
+        if most <= fewest:
+            raise
+        return _tuning(pool, fewest, most - 1, counts, batch, seed)
     rest = sorted(set(range(len(pool))) - set(places))
     return pool[places], pool[rest]
 
