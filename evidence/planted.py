@@ -11,6 +11,7 @@ from torch import Generator, Tensor, nn
 
 from leakgauge.adversary import Reconstruction
 from leakgauge.attacks import inverting_gradients
+from leakgauge.client import LABELS
 from leakgauge.defenses import UpdatePart
 from leakgauge.expr import Part
 from leakgauge.observation import Observation
@@ -67,7 +68,8 @@ class WrongLabels(Part):
     steps: int = 60
 
     def __call__(self, task: Task, observations: Sequence[Observation], **given: Any) -> Reconstruction:
-        wrong = [replace(o, labels=(o.labels + 1) % task.domain.classes) for o in observations if o.labels is not None]
+        classes = task.domain.classes
+        wrong = [o.given(LABELS, (o.labels + 1) % classes) for o in observations if o.labels is not None]
         return inverting_gradients(self.steps)(task, wrong, **given)
 
 
