@@ -181,7 +181,6 @@ def _specs() -> Iterator[tuple[str, bytes]]:
         ("verdict.significance", 0.0),
         ("verdict.significance", 1e-9),
         ("verdict.recognisable", {"ssim": 2.0}),
-        ("verdict.recognisable", {}),
         ("seed", -1),
         ("tsk", {}),
     )

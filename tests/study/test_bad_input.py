@@ -54,6 +54,11 @@ DEFENSES = {
     "gaussian(std=-1.0)": ("std must lie in [0, ∞), got -1.0", "such as std=1"),
 }
 SPECS: dict[str, tuple[dict[str, Any], str, tuple[str, str]]] = {
+    "an adversary without a setting": (
+        {"task": {"model": "logistic", "records": 10}, "adversaries": {"a": []}},
+        "adversaries.a",
+        ("must not be empty, got []", "write at least one"),
+    ),
     "fixed batch norms of a model without them": (
         {"task": {"model": "logistic", "records": 10}, "adversaries": {"a": "adversary(norms='fixed')"}},
         "adversaries.a",
