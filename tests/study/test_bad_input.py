@@ -57,7 +57,7 @@ SPECS: dict[str, tuple[dict[str, Any], str, tuple[str, str]]] = {
     "an adversary without a setting": (
         {"task": {"model": "logistic", "records": 10}, "adversaries": {"a": []}},
         "adversaries.a",
-        ("must not be empty, got []", "write at least one"),
+        ("there is no setting in the list", "give one, or several to be tuned"),
     ),
     "fixed batch norms of a model without them": (
         {"task": {"model": "logistic", "records": 10}, "adversaries": {"a": "adversary(norms='fixed')"}},

@@ -20,7 +20,7 @@ ADDED = "{} (added)"
 TEXT, LIST = "<text>", "<list>"
 """What pydantic calls the two forms of an adversary; no key of a spec."""
 Settings = Annotated[
-    Annotated[str, Tag(TEXT)] | Annotated[list[str], Field(min_length=1), Tag(LIST)],
+    Annotated[str, Tag(TEXT)] | Annotated[list[str], Tag(LIST)],
     Discriminator(lambda value: LIST if isinstance(value, list) else TEXT),
 ]
 """One expression, or a list of them that is tuned."""

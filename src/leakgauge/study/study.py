@@ -173,7 +173,8 @@ class Study:
         threat = Threat(frozenset(spec.threat.grants), spec.threat.labels, spec.threat.learning_rate)
         tuned = any(len(settings) > 1 for settings in parts.adversaries.values())
         _check_counts(parts)
-        wanted = max((s[0].reference for s in parts.adversaries.values() if isinstance(s[0], Chooser)), default=0)
+        firsts = [one for settings in parts.adversaries.values() for one in settings[:1]]
+        wanted = max((one.reference for one in firsts if isinstance(one, Chooser)), default=0)
         roles = attempt(
             lambda: Roles.of(
                 parts.dataset,
