@@ -88,9 +88,12 @@ CRIPPLED = {
 
 @check("positive_control", rows="positive-control", cost="minutes")
 def positive_control(context: Context) -> Measurement:
-    """20 audits of the Bayes CNN with a crippled adversary, updates drowned in noise; and a healthy one."""
+    """20 audits of the Bayes CNN with a crippled adversary, updates drowned in noise; and a healthy one.
+
+    The healthy one models the defense: of others silence is no evidence, however well they work without it.
+    """
     table, weak, audits = [], 0, 0
-    for name, (text, times) in {**CRIPPLED, "in good health": ("inverting_gradients(steps=60)", 4)}.items():
+    for name, (text, times) in {**CRIPPLED, "in good health": ("adaptive(steps=60)", 4)}.items():
         words: Counter[str] = Counter()
         beats: list[bool] = []
         for seed in range(times):
