@@ -19,7 +19,7 @@ from leakgauge.expr import parse
 from leakgauge.metrics import psnr
 from leakgauge.observation import observe
 from leakgauge.priors import tv
-from leakgauge.task import Task
+from leakgauge.task import Recipe, Task
 from leakgauge.testing.clients import small_records, small_task
 from leakgauge.types import Records, Threat
 
@@ -28,7 +28,9 @@ FEW = adam(steps=4)
 
 def by_psnr(records: Records) -> Score:
     def score(guess: Reconstruction, places: Sequence[int]) -> float:
-        return float(psnr(guess.inputs.flatten(0, 1), records.inputs[list(places)]).mean())
+        batch = guess.inputs.shape[1]
+        own = records.inputs[[i * batch + j for i in places for j in range(batch)]]
+        return float(psnr(guess.inputs.flatten(0, 1), own).mean())
 
     return score
 
@@ -118,6 +120,17 @@ def test_what_structure_gives_is_read_off_first() -> None:
     choice = standard().choose(task, observe(task, records), by_psnr(records))
     assert repr(choice.attack) == "analytic()"
     assert by_psnr(records)(choice.attack(task, observe(task, records)), range(4)) > 60
+
+
+def test_it_says_why_a_batch_cannot_be_taken_apart() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.ReLU(), nn.Linear(8, 4))
+    task = Task(model, small_task().domain, Recipe(batch=2)).protect("gaussian(std=0.01)")
+    records, chooser = small_records(8), standard(work="quick")
+    choice = chooser.choose(task, observe(task, records), by_psnr(records))
+    reason = "exact recovery does not apply: gaussian(std=0.01) adds noise"
+    assert reason in choice.assumed
+    assert any(reason in sentence for sentence in choice.sentences(chooser))
+    assert chooser(task, observe(task, records)).notes == (reason,)
 
 
 @pytest.mark.parametrize(

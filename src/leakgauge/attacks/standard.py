@@ -17,6 +17,7 @@ from leakgauge.attacks.adapting import hint_of
 from leakgauge.attacks.adaptive import Adaptive
 from leakgauge.attacks.believed import without_small_noise
 from leakgauge.attacks.choosing import EFFORTS, Choice, Choosing, Effort, Score
+from leakgauge.attacks.circumstances import recovery_sentence
 from leakgauge.attacks.portfolio import Portfolio
 from leakgauge.attacks.recovering import obstacle
 from leakgauge.attacks.staged import BestOf
@@ -101,7 +102,8 @@ class Standard(Part):
         portfolio = self._portfolio(task, observations, scale_known=True)
         if portfolio is None:
             return self._among(task, observations, score, seed, progress)
-        return Choosing(portfolio, self.effort, task, observations, score, seed, progress).choose()
+        choice = Choosing(portfolio, self.effort, task, observations, score, seed, progress).choose()
+        return replace(choice, assumed=(*choice.assumed, *_of_recovery(task)))
 
     def fixed(self, task: Task, observations: Sequence[Observation]) -> Attack:
         """The attack of whoever has no reference records; it fits a scale, for nothing could show that it is known."""
@@ -123,7 +125,8 @@ class Standard(Part):
         **how: Any,
     ) -> Reconstruction:
         check(task, observations)
-        return self.fixed(task, observations)(task, observations, seed=seed, progress=progress, **how)
+        guess = self.fixed(task, observations)(task, observations, seed=seed, progress=progress, **how)
+        return replace(guess, notes=tuple(dict.fromkeys((*guess.notes, *_of_recovery(task)))))
 
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
         """Those of ``adaptive()``: every setting of the portfolio shares them."""
@@ -180,6 +183,11 @@ def _whole(task: Task, observations: Sequence[Observation]) -> bool:
         or (len(rounds) > len(observations) and any(map(is_noise, parts)))
         or without_small_noise(protection.update, [one.observed for one in rounds]) != protection.update
     )
+
+
+def _of_recovery(task: Task) -> list[str]:
+    """What exact recovery does about a batch, or why it does not apply; nothing where the network gives it no hold."""
+    return [sentence] if (sentence := recovery_sentence(task)) else []
 
 
 def _few(observations: Sequence[Observation]) -> str:
