@@ -75,6 +75,19 @@ def test_laws_under_a_hidden_scale() -> None:
 
 def test_laws_of_an_assumed_density() -> None:
     likelihood_laws(density(assumed=parse("laplace(scale=0.2)")))
+    likelihood_laws(density(assumed=parse("laplace(scale=0.2)"), fitted=True))
+
+
+def test_a_fitted_density_is_that_at_the_scale_of_least_squares() -> None:
+    update, observed = pair()
+    u, o = flat(update), flat(observed)
+    best = float(u @ o / (u @ u))
+    noise = parse("laplace(scale=0.2)")
+    moved = {name: best * one for name, one in update.items()}
+    granted = value(density(assumed=noise), moved, observed)
+    for scale in (1.0, 1e-3, 1e3):
+        scaled = {name: scale * one for name, one in update.items()}
+        assert value(density(assumed=noise, fitted=True), scaled, observed) == pytest.approx(granted, rel=1e-9)
 
 
 def test_formulas() -> None:

@@ -122,6 +122,14 @@ def test_files_that_anybody_wrote_never_break_a_report(tmp_path: Path, name: str
     assert "own" in html(read(folder))
 
 
+def test_counts_beyond_any_float_never_break_a_report(tmp_path: Path) -> None:
+    folder = timed(tmp_path / "run", price={"records": 10**400, "epochs": 10**400})
+    plan = (folder / "plan.json").read_text().replace(f"[0, {N}]", f"[0, {10**400}]")
+    (folder / "plan.json").write_text(plan)
+    assert bills(read(folder)) == []
+    assert "own" in html(read(folder))
+
+
 def test_durations_read_well() -> None:
     assert [duration(s) for s in (0.31, 5, 120, 7200, 934.48 * HOURS, 46_579.01 * HOURS)] == [
         "0.31 s",

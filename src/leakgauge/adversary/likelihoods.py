@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.adversary.simulation.stand_ins import StandIn
-from leakgauge.defenses import Chain, Gaussian, GaussianNoise, Protection, UpdatePart, parts_of
+from leakgauge.defenses import Chain, Gaussian, GaussianNoise, LaplaceNoise, Protection, UpdatePart, parts_of
 from leakgauge.errors import ModelError, NoDensityError, nearest
 from leakgauge.expr import Part, register
 from leakgauge.laws import Uniform
@@ -175,20 +175,28 @@ def _received(update: Updates, observed: Tree, weight: Tensor) -> Tensor:
 class Density(Likelihood):
     """``log p(observed | u)`` of the protection itself: the likelihood of the Bayes adversary.
 
-    ``assumed`` replaces the protection by what the adversary believes it to be, right or wrong.
+    ``assumed`` replaces the protection by what the adversary believes it to be, right or wrong. ``fitted`` first gives
+    the candidate its scale of least squares, ``⟨u, o⟩ / ‖u‖²``: for updates of hidden scale. It is differentiated,
+    since other noise than Gaussian is not at its best there.
 
     References:
         Balunović et al., Bayesian Framework for Gradient Leakage, 2022. https://arxiv.org/abs/2111.04706
     """
 
     assumed: UpdatePart | None = None
+    fitted: bool = False
 
     def __call__(self, update: Updates, observed: Tree, known: Known, protection: Protection) -> Tensor:
+        if self.fitted:
+            update = update.scaled(_least_squares(update, observed))
         chain = protection.chain if self.assumed is None else Chain(parts_of(self.assumed))
         return chain.log_density(observed, update, known=known)
 
     def of_hidden_scale(self, protection: Protection, law: Uniform | None) -> Settled | None:
         noise = (self.assumed or protection.update).noise_law
+        if isinstance(noise, LaplaceNoise):
+            words = "the scale of least squares is taken for every candidate, in closed form"
+            return replace(self, fitted=True), "optimised", words
         if not isinstance(noise, GaussianNoise):
             return None
         low, high = law.support if law is not None else (0.0, math.inf)
@@ -252,6 +260,12 @@ class Marginal(Likelihood):
 
 
 _STANDARD = Gaussian(1.0).entry_density().log_mass
+
+
+def _least_squares(update: Updates, observed: Tree) -> Tensor:
+    """``s* = max(0, ⟨u, o⟩ / ‖u‖²)``."""
+    own = update.square().sum(1)
+    return (update.dot(observed).sum(1) / own.clamp(min=torch.finfo(own.dtype).tiny)).clamp(min=0)
 
 
 def _fitted(update: Updates, observed: Tree) -> Tensor:

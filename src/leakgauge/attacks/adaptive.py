@@ -98,7 +98,7 @@ class Adaptive(Part):
       clipping after a hidden mask comes before it), else cosine; a warning says why.
     - ``bound="received"``: of ``clip | noise`` the bound is not known, but read off the norm that was received.
     - Hidden learning rates (LRP, or a rate that is not granted): of one local step cancelled by a cosine, summed out
-      under Gaussian noise, else searched for beside the inputs; of several local steps, searched for.
+      under Gaussian noise, fitted under Laplace noise, else searched for; of several local steps, searched for.
     - PRECODE: a first linear layer is inverted; else the latent noise is recovered, where one example with biases and
       no noise allow it, else it is optimised beside the inputs; with ``latent="before"`` only what lies before the
       bottleneck is matched. Dropout masks are optimised beside the inputs.
@@ -125,7 +125,7 @@ class Adaptive(Part):
     CNN, noise of std 0.001 to 0.1).
     """
 
-    version: ClassVar[int] = 8
+    version: ClassVar[int] = 9
     models_defense: ClassVar[Literal["any"]] = "any"
 
     steps: int = 1000

@@ -21,6 +21,8 @@ SIZES = (5_000, 50_000, 500_000)
 SOLVING_ROUNDS = 3
 """Rounds that undo MixUp with nothing granted: from three on every record came back (evidence: ``hidden_mixing``)."""
 HOUR = 3600.0
+MOST = 2**53
+"""A count from a file that is larger is none: it would leave the range of a float somewhere."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def _section(spec: Any, name: str) -> dict[str, Any]:
 
 def _count(value: Any) -> int | None:
     """A number of things, or None for what is none: a result may have been written by anybody."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < MOST else None
 
 
 def _one_update(
@@ -118,9 +120,8 @@ def _one_update(
 
 
 def _range(edges: Any) -> bool:
-    return (
-        isinstance(edges, list) and len(edges) == 2 and all(isinstance(e, int) for e in edges) and edges[0] < edges[1]
-    )
+    whole = isinstance(edges, list) and len(edges) == 2 and all(isinstance(e, int) for e in edges)
+    return whole and 0 <= edges[0] < edges[1] < MOST
 
 
 def _training(defense: Defense, plan: list[dict[str, Any]], timings: Mapping[str, float]) -> float | None:
