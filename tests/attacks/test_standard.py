@@ -13,7 +13,7 @@ from leakgauge.adversary import Adversary, Reconstruction, adam, cosine, l2, lbf
 from leakgauge.attacks import adaptive, best_of, staged, standard
 from leakgauge.attacks.choosing import Choice, Chooser, Choosing, Score, Trial
 from leakgauge.attacks.portfolio import Portfolio
-from leakgauge.attacks.staged import members, stage_after
+from leakgauge.attacks.staged import members, stage_after, steps_of
 from leakgauge.errors import DomainError
 from leakgauge.expr import parse
 from leakgauge.metrics import psnr
@@ -90,7 +90,7 @@ def test_it_says_what_it_did(choice: Choice) -> None:
     chooser = standard(work="quick")
     assert isinstance(chooser, Chooser)
     tuned, chose = choice.sentences(chooser)
-    assert f"version 4: the attack was tuned; {choice.tried} settings were tried on 4 other updates" in tuned
+    assert f"version 5: the attack was tuned; {choice.tried} settings were tried on 4 other updates" in tuned
     assert repr(choice.attack) in chose
 
 
@@ -101,7 +101,7 @@ def test_with_too_few_reference_records_it_says_that_it_did_not_choose(task: Tas
     assert repr(choice.attack) == repr(chooser)
     assert choice.tried == 0
     assert choice.sentences(chooser) == [
-        "standard(work='quick'), version 4: its fixed portfolio attacks: 3 reference updates are too few to choose on "
+        "standard(work='quick'), version 5: its fixed portfolio attacks: 3 reference updates are too few to choose on "
         "(4 are needed)"
     ]
 
@@ -110,8 +110,14 @@ def test_without_a_choice_the_posterior_decides(task: Task) -> None:
     records = small_records(2)
     fixed = standard(work="quick").fixed(task, observe(task, records))
     assert isinstance(fixed, best_of)
-    assert len(fixed.attacks) == 3
+    assert len(fixed.attacks) > 1
     assert repr(parse(repr(fixed), "attack")) == repr(fixed)
+
+
+@pytest.mark.parametrize("protection", ["identity()", "gaussian(std=0.01)", "prune(p=0.9)", "sign()", "precode()"])
+def test_its_steps_are_those_of_its_fixed_portfolio_at_most(task: Task, protection: str) -> None:
+    defended, quick = task.protect(protection), standard(work="quick")
+    assert steps_of(quick.fixed(defended, observe(defended, small_records(1)))) <= quick.steps
 
 
 def test_what_structure_gives_is_read_off_first() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,18 @@ from typer.testing import CliRunner
 from leakgauge import data, models
 from leakgauge.adversary import Adversary, lbfgs, scaled_l2, signed_adam
 from leakgauge.adversary.likelihoods import cosine
+from leakgauge.attacks import Standard
 from leakgauge.attacks.adaptive import Adaptive
+from leakgauge.attacks.portfolio import Portfolio
+from leakgauge.attacks.staged import posterior
 from leakgauge.cli.app import app
-from leakgauge.defenses import protection
+from leakgauge.defenses import Protection, protection
 from leakgauge.errors import DomainError
 from leakgauge.inspect import Capture, CaptureWarning, attacks_on, captured, folder_of, inspect, picture, sign_of
-from leakgauge.inspect.readings import decided
+from leakgauge.inspect import attacks as chosen
+from leakgauge.inspect.client import Client
+from leakgauge.inspect.cost import evaluations
+from leakgauge.inspect.readings import decided, readings
 from leakgauge.inspect.separable import separable
 from leakgauge.priors import tv
 from leakgauge.storage.states import FileError, State, metadata_of, read_state
@@ -57,6 +64,12 @@ def trained(model: nn.Module, x: Tensor, y: Tensor, rate: float = 0.07, steps: i
 def record(n: int = 1) -> Records:
     x = torch.rand(n, 1, 8, 8, generator=torch.Generator().manual_seed(5))
     return Records(x, torch.tensor([2, 0, 1, 3])[:n], DOMAIN)
+
+
+def waves() -> Records:
+    """A smooth picture."""
+    at = torch.linspace(0, 3, 8)
+    return Records((0.5 + 0.4 * at.sin().outer(at.cos())).expand(1, 1, 8, 8), torch.tensor([2]), DOMAIN)
 
 
 def states(folder: Path, before: Files, after: Files, **facts: object) -> tuple[State, State]:
@@ -291,15 +304,57 @@ def test_a_batch_is_matched(tmp_path: Path) -> None:
     assert min(made.psnr) > max(made.null_psnr)
 
 
-def test_attacks_suit_the_model() -> None:
-    for model, said in (
-        (small(), ["scaled_l2"]),
-        (small(smooth=False), ["cosine"]),
-        (nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), ["analytic", "scaled_l2", "cosine"]),
+def test_captures_are_attacked_with_the_standard_attack() -> None:
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(64, 4))
+    both = ["standard()", "standard() without reading off"]  # a capture may hold noise that nobody declared
+    for model, defense, batch, names in (
+        (small(), "", 1, both[:1]),
+        (small(smooth=False), "", 4, both[:1]),
+        (linear, "", 1, both),
+        (linear, "", 4, both[:1]),
+        (linear, "gaussian(std=0.1)", 1, both[:1]),
     ):
-        names = [repr(attack) for attack in attacks_on(Task(model, DOMAIN), 1)]
-        assert len(names) == len(said)
-        assert all(word in name for word, name in zip(said, names, strict=True))
+        task = Task(model, DOMAIN, protection=protection(defense) if defense else Protection())
+        assert [repr(attack) for attack in attacks_on(task, batch)] == names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("smooth", [True, False])
+def test_the_standard_attack_is_at_least_as_near_as_what_it_replaced(smooth: bool, tmp_path: Path) -> None:
+    """Under one posterior, which is all there is without the truth."""
+    private, model = waves(), small(smooth)
+    capture = captured(*states(tmp_path, *trained(model, private.inputs, private.labels), sign=1), model)
+    task = Client(model, DOMAIN).task(capture)
+    (reading,) = readings(task, capture, 1, None)
+    seen = [reading.observation]
+    by_lbfgs = Adversary(scaled_l2(), solver=lbfgs(steps=400, target=1e-7), restarts=2)
+    by_adam = Adversary(cosine(), prior=1e-3 * tv(), solver=signed_adam(lr=0.1, steps=500))
+    judge = Portfolio.of(task, seen, scale_known=False).judge
+    standard, before = (
+        posterior(judge, task, seen, attack(task, seen)) for attack in (Standard(), by_lbfgs if smooth else by_adam)
+    )
+    assert float(standard) >= float(before) - torch.finfo(torch.float32).eps * 100
+
+
+def test_by_default_a_finding_names_the_standard_attack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chosen, "Standard", partial(Standard, work="quick"))
+    private = waves()
+    capture = captured(*states(tmp_path, *trained(small(), private.inputs, private.labels), sign=1), small())
+    (finding,) = inspect(small(), DOMAIN, [capture], known=private, draws=3)
+    assert finding.adversary == "standard(work='quick')"
+    assert finding.above_noise
+    assert finding.nearer == (True,)
+
+
+@pytest.mark.parametrize(
+    "defense", ["", *(pytest.param(d, marks=pytest.mark.slow) for d in ("gaussian(std=0.01)", "prune(p=0.5)"))]
+)
+def test_the_cost_of_an_attack_is_not_underestimated(defense: str, tmp_path: Path) -> None:
+    private, quick = record(), Standard(work="quick")
+    capture = captured(*states(tmp_path, *trained(small(), private.inputs, private.labels), sign=1), small())
+    task = Client(small(), DOMAIN, defense=protection(defense) if defense else None).task(capture)
+    (reading,) = readings(task, capture, 1, None)
+    assert quick(task, [reading.observation]).evaluations <= evaluations(quick)
 
 
 def test_a_linear_first_layer_is_exact(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from leakgauge.adversary import Adversary, cosine, signed_adam
 from leakgauge.adversary.statistics import of_round
+from leakgauge.attacks import Standard
 from leakgauge.attacks.adaptive import Adaptive
-from leakgauge.inspect import Capture, attacks_on, captured, inspect
+from leakgauge.inspect import Capture, captured, inspect
 from leakgauge.inspect.client import Client
 from leakgauge.inspect.readings import readings
 from leakgauge.inspect.running import LEAKED
@@ -61,7 +62,9 @@ def test_statistics_of_the_batch_are_read_off_what_came_back(turned: bool, tmp_p
     # a difference of float32 numbers of size one, divided by a momentum of 0.1
     torch.testing.assert_close(statistics["1.mean"][0], mean, atol=1e-5, rtol=0)
     torch.testing.assert_close(statistics["1.variance"][0], variance, atol=1e-5, rtol=0)
-    assert "batch_norm()" in repr(attacks_on(task, 4))
+    attack = Standard().fixed(task, [reading.observation])
+    assert isinstance(attack, Adaptive)
+    assert "batch_norm()" in repr(attack.against(task).adversary)
 
 
 def test_statistics_that_did_not_move_are_not_those_of_the_batch(tmp_path: Path) -> None:
@@ -87,7 +90,9 @@ def test_a_captured_batch_is_taken_apart(dtype: torch.dtype, tmp_path: Path) -> 
     model = nn.Sequential(nn.Flatten(), nn.Linear(36, 64), nn.ReLU(), nn.Linear(64, 4)).to(dtype)
     records = private(dtype)
     capture = sent(tmp_path, model, records, sign=1)
-    assert [type(one) for one in attacks_on(Client(model, DOMAIN, batch=4).task(capture), 4)] == [Adaptive]
+    task = Client(model, DOMAIN, batch=4).task(capture)
+    (reading,) = readings(task, capture, 4, None)
+    assert isinstance(Standard().fixed(task, [reading.observation]), Adaptive)
     attack = Adaptive(steps=5)  # of what is not certified, and of noise
     (finding,) = inspect(model, DOMAIN, [capture], batch=4, known=records, attacks=[attack], draws=3)
     assert min(finding.psnr) > 60

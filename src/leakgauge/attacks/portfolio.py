@@ -24,6 +24,7 @@ from leakgauge.adversary.likelihoods import Cosine, Through
 from leakgauge.adversary.solver import Lbfgs, Solver
 from leakgauge.attacks.adaptive import Adaptive
 from leakgauge.attacks.believed import believed
+from leakgauge.attacks.kinks import has_no_kinks
 from leakgauge.attacks.lengths import LENGTHS
 from leakgauge.attacks.staged import Staged, posterior
 from leakgauge.errors import NoDensityError
@@ -47,13 +48,15 @@ class Portfolio:
     """Everything that may be tried against one task.
 
     ``base`` is the adversary that ``adaptive()`` builds; ``fine`` the likelihood that tells near candidates apart:
-    lengths after directions, else the base's own. ``assumed`` says what a likelihood had to assume to exist.
+    lengths after directions, else the base's own. ``assumed`` says what a likelihood had to assume to exist,
+    ``smooth`` that the network has no kinks.
     """
 
     base: Adversary
     fine: Likelihood
     gauss_newton: bool
     assumed: str | None = None
+    smooth: bool = False
 
     @classmethod
     def of(
@@ -80,7 +83,7 @@ class Portfolio:
             fine = lengths if _exists(replace(base, likelihood=lengths), task, few, []) else fine
         entries = sum(p.numel() for p in task.params.values())
         small = task.domain.size * task.recipe.batch <= MOST_UNKNOWNS and entries <= MOST_ENTRIES
-        return cls(base, fine, small and _is_cosine(base.likelihood), assumed)
+        return cls(base, fine, small and _is_cosine(base.likelihood), assumed, has_no_kinks(task))
 
     # --- what is tried
 
@@ -160,16 +163,38 @@ class Portfolio:
     # --- without reference records
 
     def fixed(self, steps: int) -> list[Staged]:
-        """For whoever cannot choose: what ``adaptive()`` does, and two stages from a usual and a strong prior."""
-        first = [self._first(self.base, _adam(0.1, n, "soft"), 1.0) for n in (3 * steps, steps)]
-        strong = self._first(self.base, _adam(0.1, steps, "soft"), 30.0)
-        others = [first[1], strong] if isinstance(self.base.prior, Scaled) else [first[1]]
-        return [Staged((first[0],)), *(Staged((one, self.extensions(one, steps)[2])) for one in others)]
+        """For whoever cannot choose: what ``adaptive()`` does; two stages from a usual prior; four from a strong one.
+
+        Maps and densities want more steps than directions do. After a strong prior small steps of Adam get past the
+        kinks at which L-BFGS ends. Directions of smooth networks are followed by L-BFGS, from grey or a few steps away.
+        """
+        far = self._closer(_quasi(3 * steps, 60))
+        if self._directions and self.smooth:
+            strong = self._first(replace(self.base, likelihood=self.fine), _quasi(steps), 30.0)
+            return [
+                Staged((one, far)) for one in (strong, self._first(self.base, _adam(0.1, steps // 3, "soft"), 30.0))
+            ]
+        length = (3 if self._directions else 6) * steps
+        adaptive = Staged((self._first(self.base, _adam(0.1, length, "soft"), 1.0),))
+        firsts = [self._first(self.base, _adam(0.1, steps, "soft"), factor) for factor in (1.0, 30.0)]
+        usual, strongly = (Staged((one, self.extensions(one, steps)[2])) for one in firsts)
+        ends = (self._closer(_adam(0.03, 2 * steps, "soft")), far)
+        weighed = isinstance(self.base.prior, Scaled)
+        return [adaptive, usual, strongly.then(*ends)] if weighed else [adaptive, usual.then(*ends)]
+
+    def _closer(self, solver: Solver) -> Adversary:
+        """A last stage: by the fine likelihood, under a tenth of the prior."""
+        return replace(self.judge, prior=_weighed(self.base.prior, 0.1, solver), solver=solver, start="grey")
 
     @property
     def judge(self) -> Adversary:
-        """The common objective of settings that each have their own."""
-        return replace(self.base, likelihood=self.fine, restarts=1, labels="inferred")
+        """The common objective of settings that each have their own; directions without noise want a weak prior."""
+        prior = _weighed(self.base.prior, 0.1 if self._directions else 1.0, self.base.solver)
+        return replace(self.base, likelihood=self.fine, prior=prior, restarts=1, labels="inferred")
+
+    @property
+    def _directions(self) -> bool:
+        return isinstance(self.base.likelihood, Cosine)
 
 
 def _candidates(own: Adversary, task: Task) -> list[Adversary]:

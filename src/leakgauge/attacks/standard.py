@@ -38,12 +38,14 @@ WEIGHTS = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
 """Total variation tried by whole adaptive attacks (3,000 times that beside a density); batches want the stronger."""
 USUAL = 1e-3
 """The weight of a whole attack where nothing can be chosen."""
+FIXED = 15
+"""Steps of the fixed portfolio, in units, at most."""
 
 
 @register("attack", "standard")
 @dataclass(frozen=True, repr=False)
 class Standard(Part):
-    """A parameter-free, versioned attack: quote it as ``standard()`` version 4.
+    """A parameter-free, versioned attack: quote it as ``standard()`` version 5.
 
     1. What structure gives exactly is read off (:mod:`~leakgauge.attacks.structure`).
     2. Else :meth:`choose` tries more than sixty settings on reference records: starts, prior weights, the likelihoods
@@ -54,12 +56,14 @@ class Standard(Part):
        better on the reference records.
 
     Called without a choice, as on captured updates, or with fewer than four reference updates, a fixed portfolio
-    attacks and the posterior decides. Where ``adaptive()`` does more than to optimise (an input or model stage,
-    dropout, batch norm in train mode, a batch that can be taken apart, a part that is simulated), whole attacks of it
-    are chosen among. ``work`` sets the evaluations, never seconds; ``labels`` is set by the threat.
+    attacks and the posterior decides; since version 5 that is L-BFGS for undefended smooth networks, elsewhere its last
+    setting goes on by small steps of Adam and by L-BFGS, and maps and densities get more steps. Where ``adaptive()``
+    does more than to optimise (an input or model stage, dropout, batch norm in train mode, a batch that can be taken
+    apart, a part that is simulated), whole attacks of it are chosen among. ``work`` sets the evaluations, never
+    seconds; ``labels`` is set by the threat.
     """
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     models_defense: ClassVar[Literal["any"]] = "any"
 
     work: Work = "standard"
@@ -105,11 +109,17 @@ class Standard(Part):
         choice = Choosing(portfolio, self.effort, task, observations, score, seed, progress).choose()
         return replace(choice, assumed=(*choice.assumed, *_of_recovery(task)))
 
+    @property
+    def steps(self) -> int:
+        """Of whoever has no reference records, at most."""
+        return FIXED * self.effort.unit
+
     def fixed(self, task: Task, observations: Sequence[Observation]) -> Attack:
-        """The attack of whoever has no reference records; it fits a scale, for nothing could show that it is known."""
-        exact = exact_attack(task, observations)
-        if exact is not None:
-            return exact
+        """The attack of whoever has no reference records."""
+        return exact_attack(task, observations) or self.search(task, observations)
+
+    def search(self, task: Task, observations: Sequence[Observation]) -> Attack:
+        """The fixed portfolio, whatever could be read off; it fits a scale, for nothing could show that it is known."""
         portfolio = self._portfolio(task, observations, scale_known=False)
         if portfolio is None:
             return self._adaptive(7 * self.effort.unit)[WEIGHTS.index(USUAL)]
@@ -178,7 +188,7 @@ def _whole(task: Task, observations: Sequence[Observation]) -> bool:
         or DROPOUT in task.nuisances
         or BATCH_STATISTICS in task.nuisances
         or is_worth(task, Adaptive().unroll)
-        or obstacle(task) is None
+        or (obstacle(task) is None and exact_attack(task, observations) is None)
         or any(is_silent(part) and not hint_of(part).scales for part in parts)
         or (len(rounds) > len(observations) and any(map(is_noise, parts)))
         or without_small_noise(protection.update, [one.observed for one in rounds]) != protection.update

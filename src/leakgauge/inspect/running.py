@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from leakgauge.adversary import nulls
 from leakgauge.adversary.statistics import are_leaked
-from leakgauge.attacks import adaptive
 from leakgauge.defenses import Protection
 from leakgauge.errors import DataError, DomainError
 from leakgauge.inspect.attacks import Attack, attacks_on
@@ -46,11 +45,11 @@ def inspect(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> list[Finding]:
-    """Attack every capture; labels are read off the last layer unless given.
+    """Attack every capture, by default with ``standard()``; labels are read off the last layer unless given.
 
     ``batch`` is the number of examples behind each update (a guess is allowed: it is an assumption). ``known`` are
     records that may be among them; each is scored against its best match. ``defense`` is what the client does to its
-    update, if known: the adaptive adversary models it. ``draws`` of noise, three at least, are what it is compared
+    update, if known: the adversary models it. ``draws`` of noise, three at least, are what it is compared
     with. Rounds of one client are searched for noise that repeats; where it does, a further finding attacks their
     difference.
     """
@@ -62,7 +61,7 @@ def inspect(
     findings = []
     for place, capture in enumerate(captures):
         task = client.task(capture)
-        chosen = attacks or ([adaptive()] if defense is not None else attacks_on(task, batch))
+        chosen = attacks or attacks_on(task, batch)
         if not place:
             refuse_costs(task, chosen, batch, problems=(2 + draws) * len(captures))
         possible = readings(task, capture, batch, labels)

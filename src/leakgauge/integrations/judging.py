@@ -72,7 +72,6 @@ class Judge:
 
     def leak(self, both: Exchange, records: Records, batch: int) -> str | None:
         """What comes out of an update, as a clause; None if nothing does."""
-        from leakgauge.attacks import adaptive
         from leakgauge.defenses import protection
         from leakgauge.inspect import attacks_on, inspect
         from leakgauge.inspect.client import Client
@@ -98,7 +97,7 @@ class Judge:
         if exposed:
             return f"{exposed} of the client's {len(records)} records can be read off single units"
         left = self.budget - 1
-        for attack in [adaptive()] if defense is not None else attacks_on(task, batch):
+        for attack in attacks_on(task, batch):
             left -= (1 + DRAWS) * evaluations(attack)
             if left < 0:
                 raise DomainError(f"{self.budget} evaluations do not suffice for {attack!r}", where="budget")
