@@ -87,6 +87,16 @@ SPECS: dict[str, tuple[dict[str, Any], str, tuple[str, str]]] = {
         "adversaries.a",
         ("a batch of 11 cannot have unique labels among 10 classes", "leave rule out, which counts repeated labels"),
     ),
+    "a search of codes without a generator": (
+        {"adversaries": {"a": "gias(prior=tv())"}},
+        "adversaries.a",
+        ("it searches the codes of a generator, and tv() has none", "learned(file="),
+    ),
+    "an evolution of codes without a generator": (
+        {"adversaries": {"a": "ggl(prior=0.1*tv())"}},
+        "adversaries.a",
+        ("it searches the codes of a generator", "learned(file="),
+    ),
     "more rounds than memory": (
         {"task": {"model": "resnet18", "data": "fashion_mnist_sample", "rounds": 1000}},
         "task.rounds",
