@@ -13,7 +13,7 @@ import leakgauge as lg
 from leakgauge import batch_norm
 from leakgauge.adversary.statistics import of_round
 from leakgauge.client import BATCH_STATISTICS
-from leakgauge.errors import ObservationError
+from leakgauge.errors import ModelError, ObservationError
 from leakgauge.types import Domain, Records
 
 DOMAIN = Domain("image", (1, 8, 8), 4)
@@ -164,3 +164,10 @@ def test_a_grant_on_a_model_without_batch_norm_is_refused() -> None:
     for task in (task_of(model), task_of(mode="eval")):
         with pytest.raises(ObservationError, match="no nuisance 'batch_statistics'"):
             lg.observe(task, records(5), threat=GRANTED)
+
+
+def test_one_value_per_channel_has_no_variance() -> None:
+    task = task_of(batch=1)
+    with pytest.raises(ModelError, match=r'each of the 6 channels one value, which has no variance.*mode="eval"'):
+        lg.observe(task, records(1))
+    lg.observe(task_of(batch=1, mode="eval"), records(1))

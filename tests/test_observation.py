@@ -217,7 +217,7 @@ def test_nearby_keys_share_nothing() -> None:
 
 
 def test_nothing_to_attack() -> None:
-    with pytest.raises(ObservationError, match="there is no observation to attack; give at least one"):
+    with pytest.raises(ObservationError, match="attack: there is no observation to attack; give at least one"):
         check(small_task(), [])
 
 
@@ -236,3 +236,8 @@ def test_treatments_of_something_else_say_so_in_one_sentence(ask: Any) -> None:
     for wrong in ((task.model,), (task, "known"), (small_records(1), Threat())):
         with pytest.raises(ObservationError, match=r"threat: .* is a .*; give a T"):
             ask(*wrong)
+
+
+def test_a_threat_has_a_server_of_two_kinds() -> None:
+    with pytest.raises(LeakgaugeError, match="threat: server must be one of honest, active, got 'evil'"):
+        Threat(server="evil")  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from torch import nn
 
 import leakgauge as lg
 from leakgauge import Recipe, Task, data, models
-from leakgauge.errors import ModelError, ObservationError
+from leakgauge.errors import DataError, ModelError, ObservationError
 from leakgauge.losses import SquaredError
 from leakgauge.preflight import Leak, preflight
 from leakgauge.study import SpecError
@@ -156,3 +156,18 @@ def test_an_embedding_of_places_is_no_lookup_of_inputs() -> None:
             return scores
 
     assert "tokens" not in {leak.name for leak in preflight(Task(Placed(), Domain("table", (6,), 3)))}
+
+
+def test_records_that_fill_no_batch_are_not_passed_over() -> None:
+    task = Task(dense(width=256), DOMAIN, Recipe(batch=4))
+    generator = torch.Generator().manual_seed(0)
+    records = Records(torch.rand(6, 1, 8, 8, generator=generator), torch.arange(6) % 4, DOMAIN)
+    leak = next(leak for leak in preflight(task, records) if leak.name == "exact recovery")
+    assert "of 4 can be read off" in leak.sentence
+    assert leak.sentence.endswith("The last 2 do not fill a batch, and were not looked at.")
+    with pytest.raises(DataError, match="preflight: 3 records do not fill a batch of 4"):
+        preflight(task, records[:3])
+    with pytest.raises(DataError, match="preflight: the records are a list; give Records"):
+        preflight(task, [records])  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="preflight: the first argument is a Sequential; give a Task"):
+        preflight(task.model)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from leakgauge.errors import ModelError
 from leakgauge.types import Tree
 
 MEAN, VARIANCE = "mean", "variance"
@@ -56,6 +57,9 @@ class Measuring(_BatchNorm):
         if self.problems is not None:
             return self._within(x.unflatten(0, (self.problems, -1)), fixed=fixed).flatten(0, 1)
         if not fixed:
+            if len(x) * self.positions == 1:
+                what = f"one example gives each of the {self.num_features} channels one value, which has no variance"
+                raise ModelError(what, where="batch norm in train mode", remedy='train on batches, or say mode="eval"')
             return nn.functional.batch_norm(x, None, None, training=True, eps=self.eps)
         assert self.mean is not None
         assert self.variance is not None

@@ -95,6 +95,14 @@ def count(value: SupportsIndex, name: str, formula: str, *, least: int = 1) -> i
     return least if number is None else number
 
 
+def seed(value: SupportsIndex, formula: str) -> int:
+    """``value`` as a seed, an integer in 0 .. 2⁶³ − 1, or a :class:`DomainError`."""
+    number = count(value, "seed", formula, least=0)
+    if number >= 2**63:
+        _refuse(DomainError(f"seed must be below 2⁶³, got {brief(repr(value))}", where=formula, remedy="say seed=0"))
+    return number
+
+
 def choice(value: object, name: str, formula: str, allowed: Iterable[str]) -> None:
     """Refuse a ``value`` that is none of the texts ``allowed``, with a :class:`DomainError`."""
     known = list(allowed)

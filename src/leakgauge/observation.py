@@ -235,8 +235,6 @@ def check(task: Task, observations: Sequence[Observation], *, sums: bool = False
         problems += [
             p for i, observation in enumerate(observations) for p in _sums(task, observation, f"observation {i}")
         ]
-    if not observations:
-        problems = ["there is no observation to attack; give at least one"]
     if problems:
         more = f" (and {len(problems) - 5} more problems)" if len(problems) > 5 else ""
         raise ObservationError("; ".join(problems[:5]) + more)
@@ -253,6 +251,8 @@ def _check_types(task: object, observations: object) -> None:
         what = "an attack gets observations, never records"
     elif not isinstance(observations, Sequence) or not all(isinstance(one, Observation) for one in observations):
         what = f"the observations are a {type(observations).__name__} that does not hold observations"
+    elif not observations:
+        what, remedy = "there is no observation to attack", "give at least one"
     elif task.domain.kind == "tokens":
         what, remedy = "tokens are not attacked", "ask preflight(task) which tokens an update names"
     if what:

@@ -16,10 +16,10 @@ import torch
 from torch import nn
 
 from leakgauge.adversary.labels import last_layer
-from leakgauge.attacks.exposure import exposure
+from leakgauge.attacks.exposure import exposure, refuse_records
 from leakgauge.attacks.linear_layers import drawn_inputs, linear_layers
 from leakgauge.attacks.recovering import first_layer, obstacle
-from leakgauge.errors import ModelError
+from leakgauge.errors import DataError, ModelError
 from leakgauge.losses import CrossEntropy
 from leakgauge.task import Task, embeddings
 from leakgauge.types import Records
@@ -42,6 +42,14 @@ class Leak:
 
 def preflight(task: Task, records: Records | None = None) -> list[Leak]:
     """Everything that the structure of a client gives away, worst first; with records, also which batches of them."""
+    if not isinstance(task, Task):
+        what = f"the first argument is a {type(task).__name__}"
+        raise ModelError(what, where="preflight", remedy="give a Task and, if you like, Records")
+    if records is not None:
+        refuse_records(task, records, "preflight")
+        if len(records) < task.recipe.batch:
+            what = f"{len(records)} records do not fill a batch of {task.recipe.batch}"
+            raise DataError(what, where="preflight", remedy="give whole batches, or none")
     checks = (_tokens, _first_linear, _wide_linear, _labels, _statistics, _equations)
     leaks = [leak for check in checks for leak in check(task)]
     leaks += [] if records is None else _exposed(task, records)
@@ -109,13 +117,15 @@ def _exposed(task: Task, records: Records) -> Iterator[Leak]:
         return
     exposures = [exposure(task, some, layer=layer) for some in records.batches(batch)]
     count, total = sum(sum(one.exposed) for one in exposures), batch * len(exposures)
+    left = len(records) - total
     whole = sum(all(one.exposed) for one in exposures)
     if count:
         yield Leak(
             "exact recovery",
             "exact",
             f"Of the records given, {count} of {total} can be read off updates of batches of {batch} exactly, "
-            f"by peeling {layer.name!r}; of {whole} of {len(exposures)} batches, every record.",
+            f"by peeling {layer.name!r}; of {whole} of {len(exposures)} batches, every record."
+            + (f" The last {left} do not fill a batch, and were not looked at." if left else ""),
         )
 
 

@@ -31,6 +31,7 @@ class Threat:
         object.__setattr__(self, "grants", frozenset([self.grants] if isinstance(self.grants, str) else self.grants))
         guards.choice(self.labels, "labels", "threat", get_args(Labels))
         guards.choice(self.learning_rate, "learning_rate", "threat", ("known", "unknown"))
+        guards.choice(self.server, "server", "threat", ("honest", "active"))
 
     def mapping(self, addresses: Iterable[str]) -> dict[str, Knowledge]:
         """Address → granted or hidden. A grant that names none of the addresses, or two of them, is an error."""

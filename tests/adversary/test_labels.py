@@ -245,3 +245,8 @@ def test_unique_labels_are_refused_where_they_cannot_be() -> None:
         assert one.labels.tolist() == sorted(true.labels.tolist())
     with pytest.raises(DomainError, match="a batch of 20 cannot have unique labels among 10 classes; use rule"):
         counts(replace(task, recipe=Recipe(batch=20)), records, "unique")
+
+
+def test_a_rule_that_there_is_not_is_refused() -> None:
+    with pytest.raises(DomainError, match="labels: rule must be one of auto, bias, rows, unique, got 'rwos'"):
+        read(Task(network(), DOMAIN), small_records(1), "rwos")  # type: ignore[arg-type]

@@ -255,6 +255,8 @@ def test_networks_without_a_hold() -> None:
             recover(client, lg.observe(client, images(4, torch.float32))[0])
     with pytest.raises(DomainError, match="methods must be one of both, peeling, sparse"):
         exact_recovery(methods="all")  # type: ignore[arg-type]
+    with pytest.raises(DomainError, match=r"recover: methods must be one of .*recover: starts must be"):
+        recover(task(4), lg.observe(task(4), images(4))[0], methods="all", starts=0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", range(8))

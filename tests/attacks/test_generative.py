@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -207,3 +208,23 @@ def test_without_the_package_it_says_what_to_type() -> None:
     _, records = drawn(1, task)
     with pytest.raises(MissingExtraError, match=r"leakgauge\[cma\]"):
         ggl(prior=generator(), steps=2)(task, lg.observe(task, records))
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        (lambda: Generator(nn.Linear(5, 36), CODES), "the generator does not take 3 codes .*the number of its codes"),
+        (lambda: Generator(nn.LSTM(CODES, 36), CODES), "the generator returns a tuple; make it return records"),
+        (lambda: Generator(torch.sin, 0, classes=-1), "the module is a builtin_function_or_method; give an nn.Module"),
+        (lambda: Generator(torch.sin, 0, classes=-1), "classes must be an integer ≥ 0, got -1"),
+    ],
+)
+def test_a_generator_that_draws_nothing_is_refused(prior: Callable[[], Generator], message: str) -> None:
+    task = client()
+    with pytest.raises(DomainError, match=message):
+        Adversary(prior=prior())(task, lg.observe(task, drawn(1, task)[1]))
+
+
+def test_settings_of_gias_that_cannot_work_are_named_together() -> None:
+    with pytest.raises(DomainError, match=r"restarts must be .*tune_steps must be .*lr must lie in"):
+        gias(prior=generator(), restarts=0, tune_steps=1.5, lr=-1.0)  # type: ignore[arg-type]

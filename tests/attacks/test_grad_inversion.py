@@ -73,3 +73,8 @@ def test_its_expression_and_its_arguments() -> None:
     assert len(grad_inversion(steps=2, meetings=5).stages(statistics=False)) == 2
     with pytest.raises(DomainError, match="seeds"):
         grad_inversion(seeds=0)
+
+
+def test_settings_that_cannot_work_are_named_together() -> None:
+    with pytest.raises(DomainError, match=r"steps must be .*noise must lie .*rule must be one of"):
+        grad_inversion(steps=0, noise=-1.0, rule="first")  # type: ignore[arg-type]

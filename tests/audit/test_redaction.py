@@ -242,3 +242,32 @@ def test_a_secret_is_private_made_once_and_not_needed(tmp_path: Path, monkeypatc
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LEAKGAUGE_CACHE", str(tmp_path / "file" / "below"))
     assert redaction_key() != redaction_key()
+
+
+def test_redacting_a_run_forgets_the_names_of_its_cells(study: Study, tmp_path: Path) -> None:
+    """They are hashes over the records: whoever has a candidate computes them again, and sees."""
+    run = tmp_path / "run"
+    audit(study, run)
+    plain = [path.stem for path in run.glob("cells/*.json")]
+    assert all(name in (run / "timings.json").read_text() for name in plain)
+    audit(study, run, redact=True)
+    assert not any(name in texts(run) for name in plain)
+    assert json.loads((run / "timings.json").read_text()).keys() == {path.stem for path in run.glob("cells/*.json")}
+
+
+def test_reports_of_a_plain_run_do_not_outlive_a_redaction_that_is_killed(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    audit(study, run)
+    report(run)
+    assert "data:image" in (run / "report.html").read_text()
+
+    def killed(*_: object, **__: object) -> Outcome:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Work, "run", killed)
+    with pytest.raises(KeyboardInterrupt):
+        audit(study, run, redact=True)
+    left = {path.name for path in run.iterdir()}
+    assert not left & {"report.html", "report.md", "junit.xml", "result.json", "records.safetensors"}

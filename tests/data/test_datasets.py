@@ -12,7 +12,7 @@ from PIL import Image
 
 from leakgauge.data import Arrays, Dataset, entry_of, intact, load
 from leakgauge.data.dataset import divide
-from leakgauge.errors import DataError, ExpressionError, MissingDataError
+from leakgauge.errors import DataError, DomainError, ExpressionError, MissingDataError
 from leakgauge.types import Domain, Records
 
 
@@ -85,6 +85,9 @@ def test_sample_passes_over_a_class_that_has_run_out() -> None:
     for n in (23, -1):
         with pytest.raises(DataError, match=f"asked for {n} of 22 records"):
             data.sample(n)
+    for seed in (-1, 2**63):
+        with pytest.raises(DomainError, match="uneven, train: seed must be"):
+            data.sample(1, seed=seed)
 
 
 def test_the_global_generators_are_left_alone() -> None:

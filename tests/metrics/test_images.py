@@ -1,6 +1,8 @@
 """MSE, PSNR and SSIM: hand values, scikit-image as the oracle, and what is not a picture."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,19 @@ from skimage.metrics import mean_squared_error, peak_signal_noise_ratio, structu
 from torch import Tensor
 
 from leakgauge.errors import DomainError
-from leakgauge.metrics import distance, mse, non_finite, psnr, ssim
+from leakgauge.metrics import (
+    distance,
+    feature_errors,
+    label_accuracy,
+    lpips,
+    match,
+    ms_ssim,
+    mse,
+    non_finite,
+    psnr,
+    ssim,
+)
+from leakgauge.testing import small_records
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -150,3 +164,20 @@ def test_what_cannot_be_compared(metric: object) -> None:
 def test_small_images_have_no_ssim() -> None:
     with pytest.raises(DomainError, match=r"at least 11 x 11 pixels, got \(10, 28\).*use psnr"):
         ssim(torch.zeros(1, 10, 28), torch.zeros(1, 10, 28))
+
+
+@pytest.mark.parametrize("metric", [mse, psnr, ssim, distance, ms_ssim, lpips, match, feature_errors])
+def test_records_and_arrays_are_no_tensors(metric: Callable[[Any, Any], Any]) -> None:
+    records = small_records(2)
+    with pytest.raises(DomainError, match=f"{metric.__name__}: it compares tensors, got a Records; give its .inputs"):
+        metric(records, records.inputs)
+    with pytest.raises(DomainError, match=r"got a ndarray; give tensors, for instance torch.as_tensor\(array\)"):
+        metric(records.inputs, records.inputs.numpy())
+    with pytest.raises(DomainError, match=r"label_accuracy: it compares tensors, got a Records; give its .labels"):
+        label_accuracy(records, records)  # type: ignore[arg-type]
+
+
+def test_a_network_that_lpips_does_not_have() -> None:
+    pictures = torch.rand(1, 3, 32, 32)
+    with pytest.raises(DomainError, match="lpips: net must be one of alex, vgg, got 'squeeze'"):
+        lpips(pictures, pictures, net="squeeze")  # type: ignore[arg-type]

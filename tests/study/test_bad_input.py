@@ -78,6 +78,40 @@ SPECS: dict[str, tuple[dict[str, Any], str, tuple[str, str]]] = {
         "adversaries.a",
         ("a batch of 11 cannot have unique labels among 10 classes", "leave rule out, which counts repeated labels"),
     ),
+    "more records in a batch than GradInversion's labels allow": (
+        {
+            "task": {"model": "logistic", "recipe": {"batch": 11}},
+            "adversaries": {"a": "grad_inversion(rule='unique')"},
+            "threat": {"labels": "inferred"},
+        },
+        "adversaries.a",
+        ("a batch of 11 cannot have unique labels among 10 classes", "leave rule out, which counts repeated labels"),
+    ),
+    "a search of codes without a generator": (
+        {"adversaries": {"a": "gias(prior=tv())"}},
+        "adversaries.a",
+        ("it searches the codes of a generator, and tv() has none", "learned(file="),
+    ),
+    "an evolution of codes without a generator": (
+        {"adversaries": {"a": "ggl(prior=0.1*tv())"}},
+        "adversaries.a",
+        ("it searches the codes of a generator", "learned(file="),
+    ),
+    "more rounds than memory": (
+        {"task": {"model": "resnet18", "data": "fashion_mnist_sample", "rounds": 1000}},
+        "task.rounds",
+        ("updates of 1000 rounds take about 447 GB, the limit is 8 GB", "say at most rounds = 17"),
+    ),
+    "more rounds than ever end": (
+        {"task": {"model": "logistic", "rounds": 2_000_000_000}},
+        "task.rounds",
+        ("must be at most 1000, got 2000000000", "at most 1000"),
+    ),
+    "more local steps than ever end": (
+        {"task": {"model": "logistic", "recipe": {"local_steps": 10**8}}},
+        "task.recipe.local_steps",
+        ("must be at most 10000, got 100000000", "at most 10000"),
+    ),
     "a model without a place for precode": (
         {"task": {"model": "logistic", "records": 10}, "defenses": {"d": "precode()"}},
         "defenses.d",
@@ -242,3 +276,15 @@ def test_a_model_of_ones_own_is_looked_at_before_any_cell_runs(tmp_path: Path, m
     assert [problem.key for problem in caught.value.problems] == ["defenses.a", "defenses.b", "adversaries.d"]
     assert all(problem.remedy for problem in caught.value.problems)
     assert not (tmp_path / "run" / "cells").exists()
+
+
+def test_a_metric_that_does_not_fit_hides_no_other_problem() -> None:
+    raw = {
+        "task": {"model": "logistic", "records": 10},
+        "verdict": {"also": ["lpips()", "ms_ssim()"], "recognisable": {"ssim": 2.0}},
+        "threat": {"grants": ["batch_statistics"]},
+    }
+    with pytest.raises(SpecError) as raised:
+        Study.of(of(raw, "spec.toml"))
+    keys = [problem.key for problem in raised.value.problems]
+    assert sorted(keys) == ["threat.grants.0", "verdict.also", "verdict.also", "verdict.recognisable.ssim"]

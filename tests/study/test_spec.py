@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from leakgauge.cli import app
 from leakgauge.study import Draft, Problem, Spec, SpecError, load, of, problems, sound
+from leakgauge.study.sections import RecipeSpec, Replay
 from leakgauge.study.starter import PRESETS, starter
 
 GOOD: dict[str, Any] = {"task": {"model": "logistic"}}
@@ -413,3 +414,11 @@ def test_metrics_of_ones_own_are_own_code() -> None:
     verdict = {"recognisable": {"my_metrics:Judge()": 0.9}, "also": ["my_metrics:Beside(level=2)", "psnr()"]}
     draft = Draft.of(of({**GOOD, "verdict": verdict}), Path("spec.toml"))
     assert draft.own_code == ["my_metrics:Judge", "my_metrics:Beside"]
+
+
+def test_the_reference_lists_every_key() -> None:
+    """A key that only the code knows is found by nobody."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "spec.md").read_text(encoding="utf-8")
+    kinds = [*(field.annotation for field in Spec.model_fields.values()), RecipeSpec, Replay]
+    keys = [key for kind in kinds for key in getattr(kind, "model_fields", ())]
+    assert [key for key in keys if f"`{key}`" not in page and f"[task.{key}]" not in page] == []

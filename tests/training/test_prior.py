@@ -96,6 +96,41 @@ def test_the_command_writes_a_prior(tmp_path: Path) -> None:
     assert wrong.exit_code != 0
 
 
+def test_fingerprints_that_are_none(vae: Path, tmp_path: Path) -> None:
+    facts = {"family": "vae", "codes": 4, "widths": [32], "shape": [1, 8, 8], "boxed": True}
+    bad = tmp_path / "bad.safetensors"
+    save_file({**load_file(vae), "records": torch.rand(3, 3)}, bad, {"prior": json.dumps(facts)})
+    with pytest.raises(FileError, match=r"its fingerprints of records are torch\.float32 of shape \(3, 3\)"):
+        Learned(str(bad)).trained_on(stripes(2).inputs)
+
+
+def test_settings_that_cannot_work_are_named_together() -> None:
+    with pytest.raises(DomainError, match=r"widths must be .*learning_rate must lie .*seed must be"):
+        train_vae(stripes(20), widths=(), learning_rate=-1.0, seed=-1)
+    with pytest.raises(DomainError, match="codes are more than"):
+        train_vae(stripes(20), codes=10**8)
+    with pytest.raises(DomainError, match=r"samples must be an integer ≥ 10, got 1.*seed must be below"):
+        train_patches(stripes(20), samples=1, seed=2**63)
+    with pytest.raises(DomainError, match="there are no records"):
+        train_patches(stripes(0))
+
+
+@pytest.mark.parametrize("wrong", [("--seed", "-1"), ("--seed", "99999999999999999999"), ("--records", "-5")])
+def test_numbers_of_the_command_that_cannot_work(wrong: tuple[str, str], tmp_path: Path) -> None:
+    arguments = ["--data", "fashion_mnist_sample", "--out", str(tmp_path / "prior.safetensors"), *wrong]
+    done = CliRunner().invoke(app, ["train-prior", *arguments])
+    assert done.exit_code == 2
+    assert f"Invalid value for '{wrong[0]}'" in done.output
+
+
+def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
+    (tmp_path / "prior.safetensors").mkdir()
+    arguments = ["--data", "fashion_mnist_sample", "--out", str(tmp_path / "prior.safetensors")]
+    done = CliRunner().invoke(app, ["train-prior", *arguments])
+    assert done.exit_code == 2
+    assert "cannot be written there" in done.output
+
+
 def test_too_few_records() -> None:
     with pytest.raises(DomainError, match="too few"):
         train_vae(stripes(5))

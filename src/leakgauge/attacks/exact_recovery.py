@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from leakgauge import guards
 from leakgauge.adversary import Reconstruction
 from leakgauge.adversary.labels import labels_of
-from leakgauge.attacks.recovering import Methods, Recovery, recover
+from leakgauge.attacks.recovering import Methods, Recovery, check_search, recover
 from leakgauge.client import LABELS
 from leakgauge.expr import Part, register
 from leakgauge.observation import Observation, check
@@ -61,10 +60,7 @@ class ExactRecovery(Part):
     samples: int = 1_000_000
 
     def __post_init__(self) -> None:
-        with guards.together():
-            guards.choice(self.methods, "methods", "exact_recovery", get_args(Methods))
-            guards.count(self.starts, "starts", "exact_recovery")
-            guards.count(self.samples, "samples", "exact_recovery")
+        check_search(self.methods, self.starts, self.samples, "exact_recovery")
 
     def recover(self, task: Task, observation: Observation, *, layer: str | None = None, seed: int = 0) -> Recovery:
         """See :func:`recover`."""

@@ -122,17 +122,22 @@ def exposure(task: Task, records: Records, *, layer: LinearLayer | None = None) 
     A fact about network and records: the task's protection and local steps are not asked (``preflight`` does). Finding
     the ``layer`` takes longer than the rest; who asks every round uses :class:`Watch`.
     """
-    if not isinstance(records, Records):
-        what = f"the records are a {type(records).__name__}"
-        raise DataError(what, where="exposure", remedy="give Records(inputs, labels, task.domain)")
-    if records.domain.shape != task.domain.shape:
-        what = f"the records have the shape {records.domain.shape}, the task's {task.domain.shape}"
-        raise DataError(what, where="exposure", remedy="give records of the task's domain")
+    refuse_records(task, records, "exposure")
     layer = layer or _layer(task)
     weight, bias = (task.params[layer.parameter(name)] for name in ("weight", "bias"))
     with torch.no_grad():
         inputs = normalised_by(task, records.inputs.to(weight)).flatten(1)
         return peelable(torch.nn.functional.linear(inputs, weight, bias))
+
+
+def refuse_records(task: Task, records: object, where: str) -> None:
+    """Refuse what are not records of the task's domain."""
+    if not isinstance(records, Records):
+        what = f"the records are a {type(records).__name__}"
+        raise DataError(what, where=where, remedy="give Records(inputs, labels, task.domain)")
+    if records.domain.shape != task.domain.shape:
+        what = f"the records have the shape {records.domain.shape}, the task's {task.domain.shape}"
+        raise DataError(what, where=where, remedy="give records of the task's domain")
 
 
 class Watch:

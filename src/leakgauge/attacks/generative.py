@@ -13,7 +13,7 @@ from leakgauge.adversary.run import attack
 from leakgauge.adversary.solver import CmaEs, CosineDecay
 from leakgauge.expr import Part, register
 from leakgauge.observation import Observation, check
-from leakgauge.priors.generators import Generated, Tuned
+from leakgauge.priors.generators import Generated, Tuned, generator_in, refuse_others
 from leakgauge.task import Task
 from leakgauge.types import Progress, Threat, Treatment
 
@@ -42,8 +42,14 @@ class Gias(Part):
     stiffness: float = 0.0
 
     def __post_init__(self) -> None:
-        guards.count(self.steps, "steps", "gias")
-        guards.non_negative(self.tune_steps, "tune_steps", "gias")
+        with guards.together():
+            for name, least in (("steps", 1), ("restarts", 1), ("tune_steps", 0)):
+                guards.count(getattr(self, name), name, "gias", least=least)
+            for name in ("lr", "tune_lr"):
+                guards.positive(getattr(self, name), name, "gias")
+            for name in ("weight", "stiffness"):
+                guards.non_negative(getattr(self, name), name, "gias")
+            refuse_others(self.prior, "gias")
 
     @property
     def models_defense(self) -> Literal["none", "one"]:
@@ -96,4 +102,6 @@ def ggl(
         Li et al., Auditing Privacy Defenses in Federated Learning via Generative Gradient Leakage, 2022.
         https://arxiv.org/abs/2203.15696
     """
+    if generator_in(prior) is None:  # beside other terms, if one likes
+        refuse_others(prior, "ggl")
     return Adversary(Estimated(), weight * prior, CmaEs(sigma=sigma, steps=steps, population=population))

@@ -61,13 +61,14 @@ class GradInversion(Part):
     rule: Rule = "auto"
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("seeds", 1), ("meetings", 0)):
-            guards.count(getattr(self, name), name, "grad_inversion", least=least)
-        guards.positive(self.lr, "lr", "grad_inversion")
-        for name in ("tv_weight", "norm_weight", "statistics_weight", "group_weight", "noise"):
-            guards.non_negative(getattr(self, name), name, "grad_inversion")
-        guards.choice(self.labels, "labels", "grad_inversion", ("inferred", "joint"))
-        guards.choice(self.rule, "rule", "grad_inversion", get_args(Rule))
+        with guards.together():
+            for name, least in (("steps", 1), ("seeds", 1), ("meetings", 0)):
+                guards.count(getattr(self, name), name, "grad_inversion", least=least)
+            guards.positive(self.lr, "lr", "grad_inversion")
+            for name in ("tv_weight", "norm_weight", "statistics_weight", "group_weight", "noise"):
+                guards.non_negative(getattr(self, name), name, "grad_inversion")
+            guards.choice(self.labels, "labels", "grad_inversion", ("inferred", "joint"))
+            guards.choice(self.rule, "rule", "grad_inversion", get_args(Rule))
 
     def stages(self, *, statistics: bool) -> list[Adversary]:
         """The shares of the work, without the group term: slower and slower, as one long decay."""

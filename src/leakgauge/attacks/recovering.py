@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad
 
+from leakgauge import guards
 from leakgauge.attacks.adapting import hint_of
 from leakgauge.attacks.certificates import Certified, Certifier
 from leakgauge.attacks.l1_directions import l1_searched
@@ -120,6 +121,14 @@ class Recovery:
         return f"Recovery({len(self)} of {self.batch} at {self.layer!r}, residue {self.residue:.1e})"
 
 
+def check_search(methods: str, starts: int, samples: int, where: str) -> None:
+    """Refuse methods that there are not, and work that is not counted."""
+    with guards.together():
+        guards.choice(methods, "methods", where, get_args(Methods))
+        guards.count(starts, "starts", where)
+        guards.count(samples, "samples", where)
+
+
 def recover(
     task: Task,
     observation: Observation,
@@ -136,6 +145,7 @@ def recover(
     sampling bound the work. Rounds are tried in order until one gives the whole batch; the best counts. An update that
     cannot be taken apart (:func:`obstacle`) is an ObservationError.
     """
+    check_search(methods, starts, samples, "recover")
     reason = _of_protection(task) or _of_recipe(task)
     if reason:
         raise ObservationError(NOT_APPLICABLE + reason, where="recover", remedy="attack with adaptive()")

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,8 @@ __all__ = ["RECORDS", "Store", "StoreError", "canonical", "write"]
 
 RECORDS = "records.safetensors"
 """The originals and their labels, in the order of ``result.json``; only the report reads them."""
+WRITTEN_LAST = ("report.html", "report.md", "junit.xml", "result.json", "timings.json", "signature.json")
+"""What a finished run says of its records; in a run that is not redacted, with pictures and labels."""
 
 
 class StoreError(LeakgaugeError):
@@ -89,7 +91,9 @@ class Store:
     def keep(self, inputs: Tensor, labels: Tensor) -> None:
         """Keep the originals, for pictures side by side; a redacted run has none, and loses all pictures it had."""
         if self.redact:
-            (self.folder / RECORDS).unlink(missing_ok=True)
+            if (self.folder / RECORDS).exists():  # a plain run: its reports must not outlive a redaction that is killed
+                for name in (*WRITTEN_LAST, RECORDS):
+                    (self.folder / name).unlink(missing_ok=True)
             self._redact()
         else:
             tensors = {
@@ -99,11 +103,26 @@ class Store:
             write(self.folder / RECORDS, save(tensors))
 
     def forget(self, planned: Container[str]) -> None:
-        """Remove the cells of other plans: a run that was not redacted has its records in the order of the seed, from
-        which their labels follow."""
+        """Remove the cells of other plans, and what the log says of them.
+
+        A run that was not redacted has its records in the order of the seed, from which their labels follow; and the
+        names of its cells are hashes without a key, which confirm a guess at the records.
+        """
         for path in (self.folder / "cells").glob("*"):
             if path.is_file() and path.stem not in planned:
                 path.unlink()
+        self._filter_log(lambda event: event.get("cell") is None or event["cell"] in planned)
+
+    def _filter_log(self, wanted: Callable[[Mapping[str, Any]], bool]) -> None:
+        """Leave only such events in ``log.jsonl``, and no line that is none."""
+        log, lines = self.folder / "log.jsonl", list[str]()
+        if not log.is_file():
+            return
+        for line in log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
+            with suppress(ValueError, RecursionError, TypeError):
+                event = json.loads(line, parse_constant=_no_number)
+                lines += [line] if isinstance(event, dict) and wanted(event) else []
+        write(log, "".join(lines).encode())
 
     def _redact(self) -> None:
         """Take from finished cells what a redacted run does not keep."""
@@ -123,10 +142,7 @@ class Store:
                     path.unlink()
         for path in cells.glob("*.fault"):
             path.unlink()
-        log = self.folder / "log.jsonl"
-        if log.is_file():
-            lines = log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
-            write(log, "".join(line for line in lines if '"event":"fault"' not in line).encode())
+        self._filter_log(lambda event: event.get("event") != "fault")
 
     def result(self, identity: str) -> dict[str, Any]:
         """What a finished cell says. The file may be anybody's: what no cell can be is a :class:`StoreError`."""

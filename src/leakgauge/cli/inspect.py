@@ -44,7 +44,7 @@ def inspect(
     loss: Annotated[str, typer.Option(help="Loss of the client: a name or package.module:loss.")] = "cross_entropy",
     defense: Annotated[Text, typer.Option(help='What the client does to its update: "gaussian(std=0.01)".')] = None,
     draws: Annotated[int, typer.Option(min=3, help="Number of noise draws to compare with.")] = 5,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of starts and noise.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of starts and noise.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for pictures and numbers (private files).")] = Path("inspection"),
 ) -> None:
     """Attack a captured update: what can be read out of these files?

@@ -34,7 +34,7 @@ def train(
     optimiser: Annotated[str, typer.Option(help="Of the clients: sgd or adam.")] = "sgd",
     scheme: Annotated[str, typer.Option(help="Of aggregation: I (plain mean, scaled rates) or II (by records).")] = "I",
     secure: Annotated[bool, typer.Option("--secure", help="Let the server see sums of updates only.")] = False,
-    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of everything random.")] = 0,
     out: Annotated[Optional[Path], typer.Option(help="Write the trained weights here (.safetensors).")] = None,  # noqa: UP045
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:

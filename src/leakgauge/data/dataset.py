@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from leakgauge import guards
 from leakgauge.data.arrays import Arrays
 from leakgauge.errors import DataError
 from leakgauge.types import Domain, Feature, Records
@@ -101,6 +102,7 @@ class Dataset:
         ``sample(n)`` is the beginning of ``sample(m)`` for ``n < m``, and an exhausted class is
         skipped. Drawn without replacement.
         """
+        guards.seed(seed, f"{self.name}, {split}")
         arrays = self._arrays(split)
         if not 0 <= n <= len(arrays):
             raise DataError(

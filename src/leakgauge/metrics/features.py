@@ -10,6 +10,7 @@ from torch import Tensor
 
 from leakgauge import meaning
 from leakgauge.errors import DomainError
+from leakgauge.metrics.images import refuse_others
 from leakgauge.types import Feature
 
 
@@ -30,6 +31,7 @@ def feature_errors(reconstruction: Tensor, original: Tensor, features: Sequence[
     A non-finite number is infinitely wrong; so is a category with a non-finite entry or without one largest entry. A
     feature that never varies has error 0. The rows broadcast.
     """
+    refuse_others("feature_errors", reconstruction, original)
     x, y = reconstruction.detach().double(), original.detach().double()
     features = tuple(features) or plain(y.shape[-1])
     _fits(x, y, features)

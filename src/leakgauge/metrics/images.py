@@ -140,6 +140,7 @@ def comparable(reconstruction: Tensor, truth: Tensor, *, where: str) -> tuple[Te
 
 def paired(reconstructions: Tensor, truths: Tensor, where: str) -> tuple[Tensor, Tensor]:
     """The same for two sets ``[m, C, H, W]`` and ``[n, C, H, W]``."""
+    refuse_others(where, reconstructions, truths)
     if reconstructions.ndim != 4 or reconstructions.shape[1:] != truths.shape[1:]:
         raise DomainError(
             f"reconstructions {list(reconstructions.shape)} and truths {list(truths.shape)} differ in shape",
@@ -168,7 +169,17 @@ def _scaled(reconstruction: Tensor, truth: Tensor, where: str) -> tuple[Tensor, 
     return torch.where(x.isfinite(), x, GREY).clamp(0, 1), y.clamp(0, 1)
 
 
+def refuse_others(where: str, *values: object, of: str = "inputs") -> None:
+    """Refuse what is no tensor: metrics compare the inputs (or labels) of records and of reconstructions."""
+    for value in values:
+        if not isinstance(value, Tensor):
+            held = isinstance(getattr(value, of, None), Tensor)
+            remedy = f"give its .{of}" if held else "give tensors, for instance torch.as_tensor(array)"
+            raise DomainError(f"it compares tensors, got a {type(value).__name__}", where=where, remedy=remedy)
+
+
 def _same_shape(reconstruction: Tensor, truth: Tensor, where: str) -> None:
+    refuse_others(where, reconstruction, truth)
     if reconstruction.shape != truth.shape:
         raise DomainError(
             f"reconstruction {list(reconstruction.shape)} and truth {list(truth.shape)} differ in shape",

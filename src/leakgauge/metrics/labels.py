@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from leakgauge.errors import DomainError
+from leakgauge.metrics.images import refuse_others
 from leakgauge.metrics.matching import Matching
 
 
@@ -36,6 +37,7 @@ def label_counts_accuracy(predicted: Tensor, truth: Tensor) -> Tensor:
 
 def _hard(predicted: Tensor, truth: Tensor, where: str) -> Tensor:
     """Labels ``[N, B]``; −1, which is no label, for a soft label that is not finite."""
+    refuse_others(where, predicted, truth, of="labels")
     if predicted.ndim == truth.ndim + 1:
         predicted = predicted.argmax(-1).where(predicted.isfinite().all(-1), -1)
     if truth.ndim != 2 or predicted.shape != truth.shape or not truth.shape[1]:

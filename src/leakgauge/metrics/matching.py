@@ -9,6 +9,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from leakgauge.errors import DomainError
+from leakgauge.metrics.images import refuse_others
 from leakgauge.metrics.pictures import Mse
 from leakgauge.types import Metric
 
@@ -38,6 +39,7 @@ def match(reconstruction: Tensor, truth: Tensor, *, metric: Metric = IMAGES) -> 
     A reconstruction that is infinitely far from every record takes one that is left over.
     Ties: the same input always gives the same matching.
     """
+    refuse_others("match", reconstruction, truth)
     if reconstruction.ndim < 3 or reconstruction.shape != truth.shape:
         raise DomainError(
             f"reconstruction {list(reconstruction.shape)} and truth {list(truth.shape)} must both be [N, B, …]",

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from leakgauge import guards
 from leakgauge.errors import DomainError
 from leakgauge.metrics.images import comparable, paired
 from leakgauge.storage.lpips import Net, read_lpips
@@ -82,6 +83,7 @@ def _gaps(a: Tensor, b: Tensor) -> Tensor:
 
 def visible_to(net: Net, shape: Sequence[int]) -> None:
     """Refuse pictures that the network cannot look at."""
+    guards.choice(net, "net", "lpips", LEAST)
     if shape[-3] not in (1, 3):
         raise DomainError(
             f"LPIPS looks at pictures with 1 or 3 channels, these have {shape[-3]}",

@@ -69,8 +69,7 @@ class Generated(PriorPart):
     def decoder(self, like: Tensor, shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
         """``[N, B, …] → [N, B, *shape]``, in the precision of ``like``; an error if the network draws another shape."""
         network = copied(self.network, like)
-        with torch.no_grad():
-            drawn = tuple(network(like.new_zeros(1, self.codes + self.classes)).shape[1:])
+        drawn = self._shape(network, like.new_zeros(1, self.codes + self.classes))
         if drawn != shape:
             raise DomainError(
                 f"the generator draws records of shape {drawn}, the client's have {shape}",
@@ -78,6 +77,20 @@ class Generated(PriorPart):
                 remedy="train it on records of this shape",
             )
         return self._decoder(network)
+
+    def _shape(self, network: nn.Module, codes: Tensor) -> tuple[int, ...]:
+        """The shape of the records that the network draws; an error if it draws none."""
+        try:
+            with torch.no_grad():
+                drawn = network(codes)
+        except RuntimeError as fault:
+            what = f"the generator does not take {codes.shape[1]} codes ({brief(' '.join(str(fault).split()))})"
+            remedy = "give the number of its codes and, where it draws records of a class, of its classes"
+            raise DomainError(what, where=repr(self), remedy=remedy) from None
+        if not isinstance(drawn, Tensor):
+            what = f"the generator returns a {type(drawn).__name__}"
+            raise DomainError(what, where=repr(self), remedy="make it return records, [n, *shape]")
+        return tuple(drawn.shape[1:])
 
     def _decoder(self, network: nn.Module) -> Callable[[Tensor], Tensor]:
         def decode(raw: Tensor) -> Tensor:
@@ -110,7 +123,12 @@ class Generator(Generated):
     classes: int = 0
 
     def __post_init__(self) -> None:
-        guards.count(self.codes, "codes", "generator")
+        with guards.together():
+            guards.count(self.codes, "codes", "generator")
+            guards.count(self.classes, "classes", "generator", least=0)
+            if not isinstance(self.module, nn.Module):
+                what = f"the module is a {type(self.module).__name__}"
+                raise DomainError(what, where="generator", remedy="give an nn.Module that turns codes into records")
 
     @property
     def network(self) -> nn.Module:
@@ -217,6 +235,14 @@ def generator_in(prior: object) -> Generated | None:
     return generators[0] if generators else None
 
 
+def refuse_others(prior: object, attack: str) -> None:
+    """Refuse a prior that is no generator, where an attack searches codes."""
+    if not isinstance(prior, Generated):
+        what = f"it searches the codes of a generator, and {prior!r} has none"
+        remedy = "give a prior such as learned(file='prior.safetensors')"
+        raise DomainError(what, where=attack, remedy=remedy)
+
+
 def copied(network: nn.Module, like: Tensor) -> nn.Module:
     """A frozen copy in eval mode, in the precision and on the device of ``like``."""
     return copy.deepcopy(network).to(like).eval().requires_grad_(False)
@@ -278,6 +304,9 @@ def facts_of(state: State, family: str) -> dict[str, Any]:
 def known_records(file: str, sha256: str) -> frozenset[int]:
     """The fingerprints of the records that a prior was trained on."""
     records = read_state(Path(file)).tensors.get("records")
+    if records is not None and (records.dim() != 1 or records.dtype != torch.int64):
+        what = f"its fingerprints of records are {records.dtype} of shape {tuple(records.shape)}"
+        raise FileError(what, where=file, remedy=TRAIN)
     return frozenset([] if records is None else records.tolist())
 
 

@@ -99,6 +99,8 @@ def check_own_code(values: Values) -> Problems:
             yield values.problem(key, what, "make what differs a setting: a number, a text or a tensor")
 
 
+TOGETHER, OBSERVED = 10, 8_000_000_000
+"""Updates that a worker observes at once, and the memory that all rounds of them may take."""
 EXAMPLES = {"defenses": "clip(norm=1.0) | gaussian(std=0.1)", "adversaries": "inverting_gradients()"}
 
 
@@ -122,18 +124,19 @@ def check_batches(values: Values) -> Problems:
     for name, settings in values.adversaries.items():
         key = f"adversaries.{name}"
         for attack in _members(settings) if task is not None else ():
+            assert task is not None
+            batch, classes = task.recipe.batch, task.domain.classes
+            unique = getattr(attack, "rule", None) == "unique" and values.spec.threat.labels == "inferred"
+            if unique and batch > classes:
+                what = f"a batch of {batch} cannot have unique labels among {classes} classes"
+                yield values.problem(key, what, "leave rule out, which counts repeated labels")
             if not isinstance(attack, Adversary):
                 continue
-            assert task is not None
             yield from problems_of(attempt(partial(refuse_without_norms, task, attack.norms)), values.file, key)
             norms = any(isinstance(module, _BatchNorm) for module in task.working.modules())
             if not norms and any(isinstance(term, BatchNorm) for term in terms_of(attack.prior)):
                 what = "batch_norm() compares statistics of batch norms, and the model has none"
                 yield values.problem(key, what, "leave it out of the prior")
-            batch, classes = task.recipe.batch, task.domain.classes
-            if attack.rule == "unique" and values.spec.threat.labels == "inferred" and batch > classes:
-                what = f"a batch of {batch} cannot have unique labels among {classes} classes"
-                yield values.problem(key, what, "leave rule out, which counts repeated labels")
 
 
 def _members(settings: tuple[Attack | None, ...]) -> list[Attack]:
@@ -178,6 +181,12 @@ def check_rounds(values: Values) -> Problems:
     if bound.rounds is not None and bound.rounds < task.rounds:
         what = f"a bound over {bound.rounds} rounds, the adversary sees {task.rounds}"
         yield values.problem("bound.rounds", what, f"say at least {task.rounds}, or leave it out")
+    size = sum(p.numel() * p.element_size() for p in (values.params or {}).values())
+    need = size * task.rounds * min(task.records, TOGETHER)
+    if need > OBSERVED and task.rounds > 1:
+        most = max(1, OBSERVED // (size * min(task.records, TOGETHER)))
+        what = f"updates of {task.rounds} rounds take about {need / 1e9:,.0f} GB, the limit is {OBSERVED / 1e9:.0f} GB"
+        yield values.problem("task.rounds", what, f"say at most rounds = {most}")
 
 
 def check_clients(values: Values) -> Problems:

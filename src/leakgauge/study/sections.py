@@ -74,7 +74,7 @@ class RecipeSpec(_Section):
     """How a client trains (see :class:`leakgauge.Recipe`)."""
 
     batch: Annotated[int, Field(ge=1)] = 1
-    local_steps: Annotated[int, Field(ge=1)] = 1
+    local_steps: Annotated[int, Field(ge=1, le=10_000)] = 1
     learning_rate: Annotated[float, Field(gt=0)] = 0.1
     mode: Literal["train", "eval"] = "eval"
     reduction: Literal["mean", "sum"] = "mean"
@@ -103,7 +103,7 @@ class TaskSpec(_Section):
     data: str = "fashion_mnist_sample"
     normalise: Normalise | None = None
     records: Annotated[int, Field(ge=1)] = 20
-    rounds: Annotated[int, Field(ge=1)] = 1
+    rounds: Annotated[int, Field(ge=1, le=1_000)] = 1
     client_records: Annotated[int, Field(ge=1)] | None = None
     class_counts: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)] | None = None
     recipe: RecipeSpec = RecipeSpec()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -195,6 +195,7 @@ class Study:
         if task.value.domain.kind == "tokens":
             remedy = "ask leakgauge.preflight.preflight(task) which tokens an update names"
             raise SpecError([Problem(parts.file, "task.data", "holds tokens, which are not attacked", remedy)])
+        scoring = attempt(partial(_metrics, parts, task.value))
         values = {
             "spec": spec,
             "file": parts.file,
@@ -205,7 +206,7 @@ class Study:
             "defenses": dict(parts.defenses),
             "adversaries": dict(parts.adversaries),
             "threat": threat,
-            "metrics": _metrics(parts, task.value),
+            "metrics": scoring.value,
             "_tasks": {},
             "_prints": {},
         }
@@ -223,6 +224,8 @@ class Study:
                 judged=parts.judged,
             )
         )
+        if not any(problem.key.startswith("verdict.") for problem in problems):  # else it says the same
+            problems += problems_of(scoring, parts.file, "verdict.also" if spec.verdict.also else "verdict")
         if roles.value is not None:
             problems = [*problems, *problems_of_priors(self.adversaries, self.roles.reported, parts.file)]
         elif not problems:
@@ -367,12 +370,8 @@ def _check_counts(parts: Assembly) -> None:
 
 def _metrics(parts: Assembly, task: Task) -> DomainMetrics:
     """How records are scored: what the domain says, what the spec asks for, through the model as the client begins."""
-    rules, domain, model = parts.spec.verdict, task.domain, task.model
-    own = metrics.of(domain, rules.recognisable, exact=rules.exact)
-    tried = attempt(lambda: metrics.of(domain, rules.recognisable, exact=rules.exact, also=rules.also, model=model))
-    if tried.faults:
-        raise SpecError(problems_of(tried, parts.file, "verdict.also"))
-    return tried.value or own
+    rules = parts.spec.verdict
+    return metrics.of(task.domain, rules.recognisable, exact=rules.exact, also=rules.also, model=task.model)
 
 
 def _normalised(module: nn.Module, spec: Spec) -> nn.Module:

@@ -16,6 +16,9 @@ from leakgauge.priors.generators import decoder_network, write_prior
 from leakgauge.priors.patches import Mixture, patches_of
 from leakgauge.types import Progress, Records
 
+MOST_CODES = 10_000
+"""Codes of a generator: a slip of the hand beyond, and memory that no machine has."""
+
 
 @dataclass(frozen=True)
 class TrainedPrior:
@@ -52,8 +55,16 @@ def train_vae(
         Rybkin et al., Simple and Effective VAE Training with Calibrated Decoders, 2021.
         https://arxiv.org/abs/2006.13202
     """
-    for name, value in (("codes", codes), ("epochs", epochs), ("batch", batch)):
-        guards.count(value, name, "train_vae")
+    with guards.together():
+        for name, value in (("codes", codes), ("epochs", epochs), ("batch", batch)):
+            guards.count(value, name, "train_vae")
+        for width in widths or (0,):
+            guards.count(width, "widths", "train_vae")
+        guards.positive(learning_rate, "learning_rate", "train_vae")
+        guards.seed(seed, "train_vae")
+    if codes > MOST_CODES:
+        what = f"{codes:,} codes are more than {MOST_CODES:,}"
+        raise DomainError(what, where="train_vae", remedy="a record has fewer; 32 are many")
     inputs, domain = records.inputs.float(), records.domain
     if len(inputs) < 20:
         raise DomainError(f"{len(inputs)} records are too few", where="train_vae", remedy="give at least 20")
@@ -122,12 +133,17 @@ def train_patches(
     Every component has a full covariance, at least ``floor²`` in every direction: pictures with flat grounds have
     patches without any variance, whose density would be infinite.
     """
-    for name, value in (("size", size), ("components", components), ("iterations", iterations)):
-        guards.count(value, name, "train_patches")
-    guards.positive(floor, "floor", "train_patches")
+    with guards.together():
+        for name, value in (("size", size), ("components", components), ("iterations", iterations)):
+            guards.count(value, name, "train_patches")
+        guards.count(samples, "samples", "train_patches", least=10)  # a tenth as many more are held back
+        guards.positive(floor, "floor", "train_patches")
+        guards.seed(seed, "train_patches")
     domain = records.domain
     if domain.kind != "image" or min(domain.shape[-2:]) < size:
         raise DomainError("patches need pictures that are larger", where="train_patches", remedy="train a vae")
+    if not len(records):
+        raise DomainError("there are no records", where="train_patches", remedy="give at least one")
     generator = torch.Generator().manual_seed(seed)
     points = _sampled(records.inputs, size, samples + samples // 10, generator)
     held, used = points[samples:], points[:samples]

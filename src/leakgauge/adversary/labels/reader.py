@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from leakgauge import guards
 from leakgauge.adversary.labels.counts import Counts, overlap, spelled, whole
 from leakgauge.adversary.labels.evidence import evidence
 from leakgauge.adversary.labels.layer import LastLayer, drawn_inputs
@@ -39,6 +40,7 @@ class LabelReader:
 
     def counts(self, one: Round, batch: int, rule: Rule = "auto") -> Counts:
         """How many examples of each class the update of ``batch`` examples gives away."""
+        guards.choice(rule, "rule", "labels", get_args(Rule))
         weight, bias = self.layer.names
         if rule == "auto":
             return self._likeliest(one, batch)
