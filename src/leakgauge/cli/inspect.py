@@ -189,11 +189,10 @@ def _show(findings: list[Finding]) -> None:
         )
         for f in findings
     ]
-    if any(f.psnr for f in findings):  # records are known
-        scores = [
-            tuple(f"{max(values):.1f} dB" if values else "" for values in (f.psnr, f.null_psnr)) for f in findings
-        ]
-        table((*heads, "best PSNR", "of noise"), [(*row, *both) for row, both in zip(rows, scores, strict=True)])
+    if findings[0].scores:  # records are known
+        scores = [tuple(f.metric.text(max(values)) for values in (f.scores, f.null_scores)) for f in findings]
+        best = f"best {findings[0].metric.label}"
+        table((*heads, best, "of noise"), [(*row, *both) for row, both in zip(rows, scores, strict=True)])
     else:
         table(heads, rows)
     for f in findings:

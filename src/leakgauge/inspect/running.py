@@ -19,6 +19,7 @@ from leakgauge.inspect.cost import refuse_costs
 from leakgauge.inspect.findings import Compared, Finding, Guess, explained
 from leakgauge.inspect.readings import readings
 from leakgauge.inspect.rounds import with_rounds
+from leakgauge.inspect.scoring import Ruler
 from leakgauge.observation import Observation
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task
@@ -58,6 +59,8 @@ def inspect(
         raise DataError("there is no update to inspect", where="inspect", remedy="give at least one")
     if draws < 3:
         raise DomainError(f"{draws} draws of noise show no spread", where="inspect", remedy="use at least 3 draws")
+    if known is not None:
+        Ruler.of(known.domain)  # records that cannot be compared are refused before anything is attacked
     client = Client(model, domain, batch, mode, loss, defense)
     findings = []
     for place, capture in enumerate(captures):
