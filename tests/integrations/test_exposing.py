@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import leakgauge as lg
+from leakgauge.errors import ExpressionError
 from leakgauge.integrations.exchange import Exchange
 from leakgauge.integrations.exposing import read_off
 from leakgauge.integrations.judging import Judge
@@ -92,6 +93,12 @@ def test_a_gate_with_a_threshold_that_no_record_reaches_lets_nothing_pass(caplog
     gate = Judge(lambda: model, lambda _: rows, threshold=14.0, budget=100_000)
     assert gate.withholds(noised, None, 1, logging.getLogger("leakgauge"))
     assert "no record can reach share of features 14" in caplog.text
+
+
+def test_a_defense_that_cannot_be_read_is_refused_when_the_gate_is_made() -> None:
+    model, rows, _ = client_of_rows()
+    with pytest.raises(ExpressionError, match="unknown name 'gausian'"):
+        Judge(lambda: model, lambda _: rows, defense="gausian(std=1.0)")
 
 
 def test_rows_that_stand_in_single_units_are_found() -> None:

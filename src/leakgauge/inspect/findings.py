@@ -18,9 +18,9 @@ from leakgauge.inspect.comparison import LEVEL, threshold
 from leakgauge.inspect.readings import EXPLAINS, TURNED, UNDECIDED, decided
 from leakgauge.inspect.scoring import Ruler
 from leakgauge.meaning import PSNR, Meaning
-from leakgauge.observation import Observation
+from leakgauge.observation import Observation, Round
 from leakgauge.task import Task
-from leakgauge.types import Records
+from leakgauge.types import Records, Tree
 
 
 @dataclass(frozen=True)
@@ -156,9 +156,14 @@ class Compared:
 
 
 def explained(task: Task, inputs: Tensor, labels: Tensor, observation: Observation) -> float:
-    """``cos²`` between a candidate's update and the observed one: the share that it explains up to scale."""
-    ours = task.update(Records(inputs, labels, task.domain), observation.rounds[0].params)
-    theirs = observation.rounds[0].observed
+    """``cos²`` between a candidate's update and the observed one: the share that it explains up to scale; the mean of
+    several rounds."""
+    shares = [_share(task.update(Records(inputs, labels, task.domain), one.params), one) for one in observation.rounds]
+    return math.fsum(shares) / len(shares)
+
+
+def _share(ours: Tree, one: Round) -> float:
+    theirs = one.observed
     dot = sum(float((ours[n].double() * theirs[n].double()).sum()) for n in ours)
     sizes = [sum(float(v.double().square().sum()) for v in tree.values()) for tree in (ours, theirs)]
     return max(dot, 0.0) ** 2 / max(sizes[0] * sizes[1], 1e-300)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -18,7 +19,7 @@ from leakgauge.inspect.client import Client
 from leakgauge.inspect.cost import refuse_costs
 from leakgauge.inspect.findings import Compared, Finding, Guess, explained
 from leakgauge.inspect.readings import readings
-from leakgauge.inspect.rounds import with_rounds
+from leakgauge.inspect.rounds import together, with_rounds
 from leakgauge.inspect.scoring import Ruler
 from leakgauge.observation import Observation
 from leakgauge.seeds import seed_of
@@ -46,6 +47,7 @@ def inspect(
     defense: Protection | None = None,
     draws: int = DRAWS,
     seed: int = 0,
+    same_records: bool = False,
 ) -> list[Finding]:
     """Attack every capture; labels are read off the last layer unless given.
 
@@ -53,7 +55,7 @@ def inspect(
     records that may be among them; each is scored against its best match. ``defense`` is what the client does to its
     update, if known: the adaptive adversary models it. ``draws`` of noise, three at least, are what it is compared
     with. Rounds of one client are searched for noise that repeats; where it does, a further finding attacks their
-    difference.
+    difference. ``same_records``: the client had the same ones in all its rounds, which are attacked together as well.
     """
     if not captures:
         raise DataError("there is no update to inspect", where="inspect", remedy="give at least one")
@@ -67,7 +69,7 @@ def inspect(
         task = client.task(capture)
         chosen = attacks or ([adaptive()] if defense is not None else attacks_on(task, batch))
         if not place:
-            refuse_costs(task, chosen, batch, problems=(2 + draws) * len(captures))
+            refuse_costs(task, chosen, batch, problems=(2 + draws) * len(captures) * (1 + same_records))
         possible = readings(task, capture, batch, labels)
         clear = [reading.observation for reading in possible]
         noise = [nulls.noise(clear[:1], seed=seed_of(seed, place, k))[0] for k in range(draws)]
@@ -76,7 +78,15 @@ def inspect(
         turned, told = [reading.turned for reading in possible], batch == 1 or clear[0].labels is not None
         compared = Compared(entries, turned, guesses[: len(clear)], guesses[len(clear) :], known, told)
         findings.append(compared.finding(_noted(task, capture)))
-    return with_rounds(client, captures, findings, labels=labels, known=known, draws=draws, seed=seed)
+    how: Any = {"labels": labels, "known": known, "draws": draws, "seed": seed}
+    found = with_rounds(client, captures, findings, **how)
+    if not same_records:
+        return found
+
+    def attempt(task: Task, observations: Sequence[Observation], own: int) -> list[Guess]:
+        return _best_guesses(task, chosen, observations, own)
+
+    return [*found, *together(client, captures, findings, attempt, **how)]
 
 
 def _noted(task: Task, capture: Capture) -> Capture:

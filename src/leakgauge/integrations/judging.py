@@ -61,6 +61,10 @@ class Judge:
         guards.choice(self.action, "action", "Gate", ("block", "warn"))
         if self.batch is not None:
             guards.count(self.batch, "batch", "Gate")
+        if self.defense is not None:
+            from leakgauge.defenses import protection
+
+            protection(self.defense)  # one that cannot be read would withhold every update, round by round
 
     def withholds(self, both: Exchange, context: object, examples: int | None, log: logging.Logger) -> bool:
         """Whether an update must stay here; the log says why."""
