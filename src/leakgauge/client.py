@@ -70,6 +70,8 @@ class Recipe:
             for name, allowed in choices.items():
                 guards.choice(getattr(self, name), name, "recipe", allowed)
             guards.positive(self.learning_rate, "learning_rate", "recipe")
+            guards.inside(self.momentum, "momentum", "recipe", 0.0, 1.0, closed_low=True)
+            guards.non_negative(self.weight_decay, "weight_decay", "recipe")
         self._check_fit()
 
     def _check_fit(self) -> None:

@@ -356,3 +356,10 @@ def test_values_that_no_rule_can_compute_with_are_refused(tmp_path: Path) -> Non
     (setting,) = examine_folder(write_job(tmp_path, filters)).settings
     assert [finding.level for finding in setting.findings] == ["broken"]
     assert examine_expression(FLIP.replace("10.0", "9" * 19)).settings
+
+
+@pytest.mark.parametrize(("subject", "says"), [("", "nothing"), (" ", "nothing"), ("no.json", "no such file")])
+def test_a_subject_that_is_not_there_is_not_taken_for_the_folder_one_stands_in(subject: str, says: str) -> None:
+    result = CliRunner().invoke(app, ["claims", subject])
+    assert result.exit_code == 2
+    assert says in result.output

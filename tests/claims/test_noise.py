@@ -64,6 +64,32 @@ def test_noise_that_repeats_is_found(tmp_path: Path) -> None:
     assert finding.rule == "repeated noise"
 
 
+def test_noise_that_repeats_between_files_that_are_no_neighbours_is_found(tmp_path: Path) -> None:
+    seeds = [0, 1, 2, 0, 1, 2]
+    (finding,) = examined(captured(tmp_path, [noise(seed) for seed in seeds])).of("broken")
+    assert finding.rule == "repeated noise"
+    assert finding.numbers["pairs"] == 3
+
+
+@pytest.mark.parametrize("std", [0.0, 0.1])
+def test_too_little_noise_is_not_said_to_repeat(std: float, tmp_path: Path) -> None:
+    broken = examined(captured(tmp_path, [noise(seed, std=std) for seed in range(3)])).of("broken")
+    assert {finding.rule for finding in broken} == {"noise"}
+
+
+def test_a_torn_file_is_named_and_the_others_are_tested(tmp_path: Path) -> None:
+    folder = captured(tmp_path, [noise(0, std=0.1), noise(1)])
+    next(folder.rglob("r1-client1.safetensors")).write_bytes(b"half")
+    claims = examined(folder)
+    assert [finding.level for finding in claims.settings[0].findings if finding.rule == "noise"] == [
+        "broken",
+        "not probed",
+    ]
+    next(folder.rglob("r1-client0.safetensors")).write_bytes(b"half")
+    with pytest.raises(LeakgaugeError, match="safetensors"):
+        examined(folder)
+
+
 def test_a_folder_without_updates_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LeakgaugeError, match="holds no"):
         examined(tmp_path)

@@ -208,6 +208,20 @@ def test_train_shows_the_accuracy_of_every_round_and_writes_weights(tmp_path: Pa
     assert set(read_state(out).tensors) == {"linear.weight", "linear.bias"}
 
 
+def test_a_training_that_breaks_off_keeps_its_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from leakgauge.fl import InProcess
+
+    whole = InProcess.run
+    monkeypatch.setattr(InProcess, "run", lambda self, jobs: whole(self, jobs) if not jobs[0].key[1] else iter(()))
+    out = tmp_path / "trained.safetensors"
+    options = ("--data", "fashion_mnist_sample", "--clients", "iid(clients=40)", "--per-round", "2", "--steps", "1")
+    ran = Ran("train", *options, "--quiet", "--out", str(out))
+    assert ran.code == 2
+    assert "round 1: accuracy" in ran.out
+    assert "round 2: no client of 2 answered" in ran.out
+    assert out.is_file()
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -234,3 +234,56 @@ def test_bad_clients_are_refused() -> None:
     model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(36), nn.Linear(36, 4))
     with pytest.raises(ModelError, match="running statistics"):
         federate(lg.Task(model, small_task().domain, lg.Recipe(mode="train")), clients(), how)
+
+
+def test_answers_that_nobody_asked_for_do_not_count() -> None:
+    class Chatty(InProcess):
+        def run(self, jobs: Sequence[Job]) -> Iterator[Reply | Lost]:
+            yield from super().run(jobs)
+            change = {name: value + 1 for name, value in work(jobs[0]).change.items()}
+            yield Reply(0, change)
+            yield Reply(77, change)
+
+    how = Federation(rounds=1, steps=1, minibatch=None, scheme="II")
+    chatty, plain = (federate(small_task(), clients(), how, engine=engine) for engine in (Chatty(), InProcess()))
+    assert gap(chatty, plain) == 0
+    assert [(lost.client, lost.why) for _, lost in chatty.lost] == [
+        (0, "it was not asked, or has answered before"),
+        (77, "it was not asked, or has answered before"),
+    ]
+
+
+def test_an_engine_that_breaks_keeps_the_answers_that_are_there() -> None:
+    class Breaking(InProcess):
+        def run(self, jobs: Sequence[Job]) -> Iterator[Reply | Lost]:
+            yield work(jobs[0])
+            raise ConnectionError("the network is gone")
+
+    how = Federation(rounds=1, steps=1, minibatch=None)
+    (log,) = federate(small_task(), clients(), how, engine=Breaking()).rounds
+    assert log.clients == (0,)
+    assert {lost.why for lost in log.lost} == {"the engine ended by ConnectionError: the network is gone"}
+    assert [lost.client for lost in log.lost] == [1, 2]
+
+
+def test_a_client_whose_code_raises_is_lost_and_the_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raising(job: Job) -> Reply:
+        if job.client == 1:
+            raise OSError("its disk is gone")
+        return work(job)
+
+    monkeypatch.setattr("leakgauge.fl.engine.work", raising)
+    (log,) = federate(small_task(), clients(), Federation(rounds=1, steps=1, minibatch=None)).rounds
+    assert log.clients == (0, 2)
+    assert log.lost == (Lost(1, "OSError: its disk is gone"),)
+
+
+def test_an_accuracy_after_every_zero_rounds_is_refused() -> None:
+    with pytest.raises(DomainError, match="every must be an integer ≥ 1, got 0"):
+        federate(small_task(), clients(), Federation(rounds=1, steps=1), test=small_records(2), every=0)
+
+
+@pytest.mark.parametrize("wrong", [{"momentum": -0.1}, {"momentum": 1.0}, {"weight_decay": -1.0}])
+def test_a_recipe_refuses_what_a_spec_refuses(wrong: dict[str, float]) -> None:
+    with pytest.raises(DomainError, match=next(iter(wrong))):
+        lg.Recipe(shares="change", **wrong)  # type: ignore[arg-type]

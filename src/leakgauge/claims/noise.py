@@ -2,15 +2,15 @@
 
 What is sent is ``u + z`` with an unknown u and noise ``z ~ N(0, s²)``, so ``‖u + z‖²/s²`` is noncentral χ², which lies
 above the central one for every u. An update that is too short for χ² refutes the claim, and bounds the noise that
-can have been added from above; a long one refutes nothing. The difference of two updates must hold noise of ``√2 s``
-unless the noise repeats.
+can have been added from above; a long one refutes nothing. The difference of two updates that are both long enough must
+hold noise of ``√2 s`` unless the noise repeats.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from itertools import combinations
 from pathlib import Path
 
 import torch
@@ -48,18 +48,34 @@ def noise_findings(case: Case, folder: Path) -> Iterator[Finding]:
 
 
 def findings_in(folder: Path, std: float) -> Iterator[Finding]:
-    """Tests of every update in a folder against noise of one standard deviation."""
-    updates = {str(sent.path.relative_to(folder)): _change(start, sent) for start, sent in exchanges(folder)}
+    """Tests of every update in a folder against noise of one standard deviation; files that are torn are named."""
+    unread: list[FileError] = []
+    updates = dict(_updates(folder, unread))
     if not updates:
-        raise FileError("holds no client's update", where=str(folder), remedy="name them r<round>-client<number>")
-    tests = sum(len(update) + 2 for update in updates.values())
-    findings = [f for name, update in updates.items() for f in _lacking(name, update, std, RISK / tests)]
-    for (first, one), (second, other) in pairwise(updates.items()):
-        findings += _repeated(f"{first} and {second}", one, other, std, RISK / tests)
+        raise (unread or [_nothing(folder)])[0]
+    yield from (Finding("noise", "not probed", str(fault)) for fault in unread)
+    tests = sum(len(update) + 1 for update in updates.values()) + math.comb(len(updates), 2)
+    lacking = {name: list(_lacking(name, update, std, RISK / tests)) for name, update in updates.items()}
+    findings = [finding for some in lacking.values() for finding in some]
+    # what holds too little noise differs by too little, and says nothing of repeats
+    noisy = {name: update for name, update in updates.items() if largest_std(_flat(update), RISK / tests) >= std}
+    findings += _repeated(noisy, std, RISK / tests)
     if not findings:
         what = f"{len(updates)} captured updates do not refute noise of standard deviation {short(std)}"
         findings = [Finding("noise", "holds", what, "", {"updates": float(len(updates)), "std": std})]
     yield from findings
+
+
+def _nothing(folder: Path) -> FileError:
+    return FileError("holds no client's update", where=str(folder), remedy="name them r<round>-client<number>")
+
+
+def _updates(folder: Path, unread: list[FileError]) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    for start, sent in exchanges(folder, unusable=unread.append):
+        try:
+            yield str(sent.path.relative_to(folder)), _change(start, sent)
+        except FileError as fault:
+            unread.append(fault)
 
 
 def _change(start: State, sent: State) -> dict[str, Tensor]:
@@ -78,8 +94,7 @@ def _change(start: State, sent: State) -> dict[str, Tensor]:
 
 
 def _lacking(name: str, update: Mapping[str, Tensor], std: float, risk: float) -> Iterator[Finding]:
-    whole = torch.cat([v.flatten() for v in update.values() if v.is_floating_point()] or [torch.zeros(0)])
-    most = largest_std(whole, risk)
+    most = largest_std(_flat(update), risk)
     if most < std:
         yield Finding(
             "noise",
@@ -117,20 +132,32 @@ def _bare(value: Tensor, std: float, risk: float) -> bool:
     return largest_std(value.flatten(), risk) < std
 
 
-def _repeated(
-    names: str, one: Mapping[str, Tensor], other: Mapping[str, Tensor], std: float, risk: float
-) -> Iterator[Finding]:
-    shared = [n for n, v in one.items() if n in other and v.is_floating_point() and other[n].shape == v.shape]
-    if not shared:
-        return
-    difference = torch.cat([(one[n] - other[n]).flatten() for n in shared])
-    most = largest_std(difference, risk)
-    if most < math.sqrt(2) * std:
+def _flat(update: Mapping[str, Tensor]) -> Tensor:
+    return torch.cat([v.flatten() for v in update.values() if v.is_floating_point()] or [torch.zeros(0)])
+
+
+def _repeated(updates: Mapping[str, Mapping[str, Tensor]], std: float, risk: float) -> Iterator[Finding]:
+    """The nearest of all pairs whose noise repeats: of two clients, or of two rounds of one."""
+    needed = math.sqrt(2) * std
+    pairs = [
+        (most, f"{first} and {second}")
+        for (first, one), (second, other) in combinations(updates.items(), 2)
+        if (most := _difference(one, other, risk)) < needed
+    ]
+    if pairs:
+        most, names = min(pairs)
+        further = f" ({len(pairs)} such pairs)" if len(pairs) > 1 else ""
         yield Finding(
             "repeated noise",
             "broken",
             f"{names} differ by noise of standard deviation {short(most)} at most, two draws of the claimed noise by "
-            f"{short(math.sqrt(2) * std)}: the noise repeats",
+            f"{short(needed)}: the noise repeats{further}",
             "draw it from a generator of its own",
-            {"most": most, "needed": math.sqrt(2) * std},
+            {"most": most, "needed": needed, "pairs": float(len(pairs))},
         )
+
+
+def _difference(one: Mapping[str, Tensor], other: Mapping[str, Tensor], risk: float) -> float:
+    """The largest noise that two updates can differ by."""
+    shared = [n for n, v in one.items() if n in other and v.is_floating_point() and other[n].shape == v.shape]
+    return largest_std(torch.cat([(one[n] - other[n]).flatten() for n in shared] or [torch.zeros(0)]), risk)

@@ -11,7 +11,7 @@ import typer
 
 from leakgauge.cli.own_code import announce
 from leakgauge.cli.terminal import echo
-from leakgauge.errors import ExitCode
+from leakgauge.errors import DataError, ExitCode
 from leakgauge.expr import PATH
 
 if TYPE_CHECKING:
@@ -69,7 +69,11 @@ def _examined(subject: str, asked: Asked, own_code: bool) -> Claims:
     from leakgauge.claims import examine_expression, examine_folder, examine_object
     from leakgauge.expr import load
 
-    if "(" not in subject and (Path(subject).exists() or "/" in subject):
+    if not subject.strip():  # an empty path is the folder one stands in, and an unset variable in CI
+        raise DataError(
+            "there is nothing to examine", where="claims", remedy="give an app's folder, a job or a setting"
+        )
+    if "(" not in subject and (Path(subject).exists() or "/" in subject or subject.endswith((".py", ".json"))):
         return examine_folder(Path(subject), asked)
     if PATH.fullmatch(subject.strip()):
         announce(subject, allowed=own_code)

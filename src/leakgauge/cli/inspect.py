@@ -43,6 +43,9 @@ def inspect(
     mode: Annotated[str, typer.Option(help="Mode of the model at the client: train or eval.")] = "eval",
     loss: Annotated[str, typer.Option(help="Loss of the client: a name or package.module:loss.")] = "cross_entropy",
     defense: Annotated[Text, typer.Option(help='What the client does to its update: "gaussian(std=0.01)".')] = None,
+    same_records: Annotated[
+        bool, typer.Option("--same-records", help="A client's rounds hold the same records: attack them together, too.")
+    ] = False,
     draws: Annotated[int, typer.Option(min=3, help="Number of noise draws to compare with.")] = 5,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of starts and noise.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for pictures and numbers (private files).")] = Path("inspection"),
@@ -61,7 +64,8 @@ def inspect(
     without, the command shows how much of the update they explain, beside the same attack on noise. A --defense is
     modelled by the adversary. The metadata of a file may give kind = gradient | change | state, sign, round and client;
     in a folder, names such as r12.safetensors and r12-client3.safetensors do the same, and rounds of one client are
-    searched for noise that repeats.
+    searched for noise that repeats. With --same-records they are one observation as well: noise that hides a record
+    once may not after ten rounds.
 
     Imports your code if --model or --loss names it (package.module:name). Pictures and numbers are written with mode
     0600.
@@ -94,6 +98,7 @@ def inspect(
         defense=protection(defense) if defense is not None else None,
         draws=draws,
         seed=seed,
+        same_records=same_records,
     )
     _show(findings)
     _write(findings, out, records)
@@ -189,11 +194,10 @@ def _show(findings: list[Finding]) -> None:
         )
         for f in findings
     ]
-    if any(f.psnr for f in findings):  # records are known
-        scores = [
-            tuple(f"{max(values):.1f} dB" if values else "" for values in (f.psnr, f.null_psnr)) for f in findings
-        ]
-        table((*heads, "best PSNR", "of noise"), [(*row, *both) for row, both in zip(rows, scores, strict=True)])
+    if findings[0].scores:  # records are known
+        scores = [tuple(f.metric.text(max(values)) for values in (f.scores, f.null_scores)) for f in findings]
+        best = f"best {findings[0].metric.label}"
+        table((*heads, best, "of noise"), [(*row, *both) for row, both in zip(rows, scores, strict=True)])
     else:
         table(heads, rows)
     for f in findings:

@@ -52,7 +52,7 @@ def train(
     from leakgauge import data as datasets
     from leakgauge import expr, models
     from leakgauge.client import Recipe
-    from leakgauge.fl import Federation, Partition, federate
+    from leakgauge.fl import Federation, FederationError, Partition, federate
     from leakgauge.task import Task
 
     announce(model, data, defense)
@@ -70,9 +70,17 @@ def train(
     recipe = Recipe(shares="change", momentum=momentum, optimiser=optimiser_name)
     task = Task(models.build(model, source.domain, seed=seed), source.domain, recipe).protect(defense)
     shared = partition(source.train, seed=seed)
-    history = _with_progress(
-        lambda tick: federate(task, shared, how, test=source.test, seed=seed, progress=tick), rounds, quiet
-    )
+    try:
+        history = _with_progress(
+            lambda tick: federate(task, shared, how, test=source.test, seed=seed, progress=tick), rounds, quiet
+        )
+    except FederationError as fault:  # the rounds before it are kept
+        _finish(fault.history, task, out)
+        raise
+    _finish(history, task, out)
+
+
+def _finish(history: History, task: Task, out: Path | None) -> None:
     _tell(history)
     if out is not None:
         _write(out, history, task)

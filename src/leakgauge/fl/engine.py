@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from leakgauge import guards
+from leakgauge.errors import LeakgaugeError
 from leakgauge.fl.history import Lost
 from leakgauge.observation import send
 from leakgauge.seeds import seed_of
@@ -74,7 +75,10 @@ def batches(records: int, size: int, steps: int, key: tuple[int, ...]) -> Tensor
 
 @dataclass(frozen=True)
 class InProcess:
-    """One client after the other, in this process. Each vanishes in a round with probability ``drop``."""
+    """One client after the other, in this process. Each vanishes in a round with probability ``drop``.
+
+    A client whose code raises is lost in its round, with what it said; a set-up that leakgauge refuses is not.
+    """
 
     drop: float = 0.0
 
@@ -84,4 +88,13 @@ class InProcess:
     def run(self, jobs: Sequence[Job]) -> Iterator[Reply | Lost]:
         for job in jobs:
             chance = torch.rand(1, generator=torch.Generator().manual_seed(seed_of(*job.key, 7)))
-            yield Lost(job.client, "it did not answer") if float(chance) < self.drop else work(job)
+            yield Lost(job.client, "it did not answer") if float(chance) < self.drop else _tried(job)
+
+
+def _tried(job: Job) -> Reply | Lost:
+    try:
+        return work(job)
+    except LeakgaugeError:
+        raise
+    except Exception as fault:
+        return Lost(job.client, f"{type(fault).__name__}: {fault}")

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from leakgauge import guards
-from leakgauge.errors import DataError, DomainError, ModelError
+from leakgauge.errors import DataError, DomainError, LeakgaugeError, ModelError
 from leakgauge.fl.aggregate import mean, misfit, secure_mean
 from leakgauge.fl.engine import Engine, InProcess, Job
 from leakgauge.fl.errors import FederationError, SecureSumError
@@ -102,6 +102,7 @@ def federate(
     before it (:class:`FederationError`). The user's model is left alone.
     """
     check(task, clients, how)
+    guards.count(every, "every", "federate")
     if totals is None:
         totals = Totals.secure(clients) if task.protection.training else Totals.in_clear(clients)
     run = Run(task, clients, how, totals, engine or InProcess(), seed)
@@ -205,7 +206,7 @@ class Run:
                 f"no client of {len(chosen)} answered ({lost[0].why})",
                 history=History((), {}),
                 where=f"round {number + 1}",
-                remedy="look at the clients; the rounds before this one are in the error's history",
+                remedy="look at the clients; the rounds before this one are kept",
             )
         weights = {k: self._weight(k) for k in replies}
         try:
@@ -223,18 +224,30 @@ class Run:
         return Job(k, self.tasks[k], self.clients[k], params, (self.seed, number, k), rate)
 
     def _answers(self, jobs: Sequence[Job], params: Tree) -> tuple[dict[int, Tree], list[Lost]]:
+        """The updates that count, and who is lost: one answer of every client that was asked, whatever the engine."""
         replies, lost = dict[int, Tree](), list[Lost]()
-        for answer in self.engine.run(jobs):
+        waiting, silent = {job.client for job in jobs}, "it did not answer"
+        answers = iter(self.engine.run(jobs))
+        while True:
+            try:
+                answer = next(answers, None)
+            except LeakgaugeError:
+                raise
+            except Exception as fault:  # an engine that breaks must not cost the answers that are there
+                answer, silent = None, f"the engine ended by {type(fault).__name__}: {fault}"
+            if answer is None:
+                break
+            if answer.client not in waiting:
+                lost.append(Lost(answer.client, "it was not asked, or has answered before"))
+                continue
+            waiting.remove(answer.client)
             if isinstance(answer, Lost):
                 lost.append(answer)
             elif (why := misfit(answer.change, params)) is not None:
                 lost.append(Lost(answer.client, why))
             else:
                 replies[answer.client] = answer.change
-        missing = [
-            job.client for job in jobs if job.client not in replies and job.client not in {x.client for x in lost}
-        ]
-        lost += [Lost(k, "it did not answer") for k in missing]
+        lost += [Lost(k, silent) for k in sorted(waiting)]
         return {k: replies[k] for k in sorted(replies)}, lost
 
     def _own_rate(self, k: int) -> float:

@@ -148,7 +148,7 @@ class Dirichlet(Partition):
         for label in labels.unique():
             (members,) = (labels == label).nonzero(as_tuple=True)
             members = members[torch.randperm(len(members), generator=generator)]
-            shares = torch._sample_dirichlet(alphas, generator=generator)
+            shares = _proportions(alphas, generator)
             ends = (shares.cumsum(0) * len(members)).round().long()
             ends[-1] = len(members)
             for k, some in enumerate(members.tensor_split(ends[:-1])):
@@ -157,6 +157,17 @@ class Dirichlet(Partition):
             while len(few) < self.least:
                 few.append(max(own, key=len).pop())
         return [torch.tensor(rows) for rows in own]
+
+
+def _proportions(alphas: Tensor, generator: Generator) -> Tensor:
+    """A draw of ``Dirichlet(alphas)`` by logarithms, ``log G(α) = log G(α + 1) + log(U) / α``.
+
+    Gamma draws of a small α are too small for float64: all of them would be rounded to the same number, and a class
+    that belongs to one client would be shared equally.
+    """
+    larger = torch._standard_gamma(alphas + 1, generator=generator)
+    uniform = torch.rand(alphas.shape, dtype=alphas.dtype, generator=generator)
+    return (larger.log() + uniform.log() / alphas).softmax(0)
 
 
 def _sorted(labels: Tensor) -> Tensor:

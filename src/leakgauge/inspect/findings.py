@@ -13,16 +13,14 @@ from typing import Any
 
 from torch import Tensor
 
-from leakgauge import metrics
 from leakgauge.inspect.captures import Capture
 from leakgauge.inspect.comparison import LEVEL, threshold
 from leakgauge.inspect.readings import EXPLAINS, TURNED, UNDECIDED, decided
-from leakgauge.observation import Observation
+from leakgauge.inspect.scoring import Ruler
+from leakgauge.meaning import PSNR, Meaning
+from leakgauge.observation import Observation, Round
 from leakgauge.task import Task
-from leakgauge.types import Records
-
-DECIBELS = 1.0
-"""Gains in PSNR below this are too small to see, whatever their spread."""
+from leakgauge.types import Records, Tree
 
 
 @dataclass(frozen=True)
@@ -41,9 +39,9 @@ class Finding:
 
     ``inputs [B, …]`` and ``labels [B]`` are the reconstruction, ``explained`` its share ``cos²`` of the update;
     ``null`` and ``null_explained`` the same of noise in the update's place (its best draw). ``above_noise``: the share
-    is beyond the spread of all draws. With known records, ``psnr`` and ``null_psnr`` score both, per known record, and
-    ``nearer`` says which are beyond that spread. ``other`` is the reconstruction of the opposite reading of the
-    update's sign, where the two cannot be told apart.
+    is beyond the spread of all draws. With known records, ``scores`` and ``null_scores`` are those of both, per known
+    record, in the ``metric`` of their domain, and ``nearer`` says which are beyond that spread. ``other`` is the
+    reconstruction of the opposite reading of the update's sign, where the two cannot be told apart.
     """
 
     name: str
@@ -54,13 +52,23 @@ class Finding:
     null_explained: float
     adversary: str
     sentence: str
-    psnr: tuple[float, ...] = ()
-    null_psnr: tuple[float, ...] = ()
+    metric: Meaning = PSNR
+    scores: tuple[float, ...] = ()
+    null_scores: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
     above_noise: bool = False
     nearer: tuple[bool, ...] = ()
     turned: bool = False
     other: Guess | None = None
+
+    @property
+    def psnr(self) -> tuple[float, ...]:
+        """The scores of images."""
+        return self.scores if self.metric == PSNR else ()
+
+    @property
+    def null_psnr(self) -> tuple[float, ...]:
+        return self.null_scores if self.metric == PSNR else ()
 
     def as_json(self) -> dict[str, Any]:
         """Everything but the images."""
@@ -74,8 +82,9 @@ class Finding:
             "turned": self.turned,
             "opposite_sign": other,
             "adversary": self.adversary,
-            "psnr": [round(v, 3) for v in self.psnr],
-            "null_psnr": [round(v, 3) for v in self.null_psnr],
+            "metric": self.metric.name,
+            "scores": [round(v, 3) for v in self.scores],
+            "null_scores": [round(v, 3) for v in self.null_scores],
             "nearer": list(self.nearer),
             "sentence": self.sentence,
             "notes": list(self.notes),
@@ -130,22 +139,31 @@ class Compared:
         return _fisher(guess.explained) > limit
 
     def _scored(self, finding: Finding) -> Finding:
-        """With the PSNR of known records, and the sentence."""
-        psnr = _scores(finding.inputs, self.known)
-        if finding.other is not None:
-            psnr = tuple(map(max, psnr, _scores(finding.other.inputs, self.known)))
-        by_record = list(zip(*(_scores(one.inputs, self.known) for one in self.from_noise), strict=True))
-        level = LEVEL / max(1, len(psnr) * len(self.guesses))
-        limits = [max(threshold(some, level=level, least=0.0), max(some) + DECIBELS) for some in by_record]
-        nearer = tuple(value > limit for value, limit in zip(psnr, limits, strict=True))
-        scored = replace(finding, psnr=psnr, null_psnr=tuple(map(max, by_record)), nearer=nearer)
+        """With the scores of known records, and the sentence."""
+        if self.known is None:
+            return replace(finding, sentence=_sentence(finding))
+        known, ruler = self.known, Ruler.of(self.known.domain)
+        own = [finding.inputs] if finding.other is None else [finding.inputs, finding.other.inputs]
+        noise = [one.inputs for one in self.from_noise]
+        scored = replace(
+            finding,
+            metric=ruler.metric.meaning,
+            scores=ruler.scores(own, known),
+            null_scores=ruler.scores(noise, known),
+            nearer=tuple(ruler.beyond(own, noise, known, LEVEL / len(self.guesses))),
+        )
         return replace(scored, sentence=_sentence(scored))
 
 
 def explained(task: Task, inputs: Tensor, labels: Tensor, observation: Observation) -> float:
-    """``cos²`` between a candidate's update and the observed one: the share that it explains up to scale."""
-    ours = task.update(Records(inputs, labels, task.domain), observation.rounds[0].params)
-    theirs = observation.rounds[0].observed
+    """``cos²`` between a candidate's update and the observed one: the share that it explains up to scale; the mean of
+    several rounds."""
+    shares = [_share(task.update(Records(inputs, labels, task.domain), one.params), one) for one in observation.rounds]
+    return math.fsum(shares) / len(shares)
+
+
+def _share(ours: Tree, one: Round) -> float:
+    theirs = one.observed
     dot = sum(float((ours[n].double() * theirs[n].double()).sum()) for n in ours)
     sizes = [sum(float(v.double().square().sum()) for v in tree.values()) for tree in (ours, theirs)]
     return max(dot, 0.0) ** 2 / max(sizes[0] * sizes[1], 1e-300)
@@ -156,19 +174,14 @@ def _fisher(share: float) -> float:
     return math.atanh(min(math.sqrt(share), 1 - 1e-15))
 
 
-def _scores(inputs: Tensor, known: Records | None) -> tuple[float, ...]:
-    """The PSNR of each known record with its best match."""
-    if known is None:
-        return ()
-    return tuple(min(999.0, float(metrics.psnr(inputs, x.expand_as(inputs)).max())) for x in known.inputs.to(inputs))
-
-
 def _sentence(finding: Finding) -> str:
-    if finding.psnr:
-        psnr, null = finding.psnr, finding.null_psnr
-        best = max(range(len(psnr)), key=lambda i: psnr[i])
-        beyond = f"{sum(finding.nearer)} of {len(psnr)} known records are nearer than from noise"
-        return f"Best known record {best}: {psnr[best]:.1f} dB, from noise {null[best]:.1f} dB; {beyond}."
+    if finding.scores:
+        scores, null, metric = finding.scores, finding.null_scores, finding.metric
+        best = max(range(len(scores)), key=lambda i: scores[i])
+        beyond = f"{sum(finding.nearer)} of {len(scores)} known records are nearer than from noise"
+        name = "" if metric.unit else f"{metric.label} "
+        own, other = metric.text(scores[best]), metric.text(null[best])
+        return f"Best known record {best}: {name}{own}, from noise {other}; {beyond}."
     share, null_share = finding.explained, finding.null_explained
     both = (
         f"The reconstruction explains {share:.1%} of the update, the same attack {null_share:.1%} of noise "

@@ -48,10 +48,10 @@ def readings(task: Task, capture: Capture, batch: int, labels: Tensor | None) ->
     sign = 1 if capture.declared else sign_of(task, capture.gradient, batch)
     signs = (1, -1) if sign is None else (sign,)
     granted: Nuisances = {} if labels is None else {LABELS: labels}
-    return [Reading(_observation(task, capture, each, batch, granted), each < 0) for each in signs]
+    return [Reading(read(task, capture, each, batch, granted), each < 0) for each in signs]
 
 
-def _observation(task: Task, capture: Capture, sign: int, batch: int, granted: Nuisances) -> Observation:
+def read(task: Task, capture: Capture, sign: int, batch: int, granted: Nuisances) -> Observation:
     """What was sent: a gradient, or a change, which points against it; in its own scale if a defense acts on it."""
     size = capture.size if task.protection != Protection() else 1.0
     factor = sign * size * (-1 if task.recipe.shares == "change" else 1)

@@ -1,8 +1,9 @@
-"""Several captured rounds of one client, looked at together: noise that repeats is cancelled by their difference."""
+"""Several captured rounds of one client, looked at together: noise that repeats is cancelled by their difference, and
+rounds of the same records are one observation, whose likelihoods add up."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from torch import Tensor
@@ -15,6 +16,7 @@ from leakgauge.client import LABELS
 from leakgauge.inspect.captures import Capture
 from leakgauge.inspect.client import Client
 from leakgauge.inspect.findings import Compared, Finding, Guess
+from leakgauge.inspect.readings import read
 from leakgauge.observation import Observation, Round
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task
@@ -26,6 +28,50 @@ CONSEQUENCES = {
     "rates": "the lengths of the updates can be compared",
 }
 ADVERSARY = "the difference of rounds whose noise repeats"
+SAME = "it is assumed that the client had the same records in all these rounds"
+
+Attempt = Callable[[Task, Sequence[Observation], int], list[Guess]]
+"""The best guess for each of several observations, by a seed."""
+
+
+def together(
+    client: Client,
+    captures: Sequence[Capture],
+    findings: Sequence[Finding],
+    attempt: Attempt,
+    *,
+    labels: Tensor | None,
+    known: Records | None,
+    draws: int,
+    seed: int,
+) -> list[Finding]:
+    """What all rounds of each client give, if it had the same records in them; the sign is that of the first alone."""
+    granted: Nuisances = {} if labels is None else {LABELS: labels}
+    made = []
+    for name, places in _clients(captures).items():
+        several, first = [captures[place] for place in places], findings[places[0]]
+        task = client.task(several[0])
+        signs = (1, -1) if first.other is not None else (-1 if first.turned else 1,)
+        clear = [_joined(client, several, sign, granted) for sign in signs]
+        own = seed_of(seed, places[0], draws, 1)
+        noise = [nulls.noise(clear[:1], seed=seed_of(own, k))[0] for k in range(draws)]
+        guesses = attempt(task, [*clear, *noise], own)
+        entries = sum(value.numel() for value in task.params.values())
+        told, turned = client.batch == 1 or labels is not None, [sign < 0 for sign in signs]
+        compared = Compared(entries, turned, guesses[: len(signs)], guesses[len(signs) :], known, told)
+        title = f"client {name}, {len(several)} rounds"
+        made.append(compared.finding(replace(several[0], name=title, notes=(*several[0].notes, SAME))))
+    return made
+
+
+def _joined(client: Client, captures: Sequence[Capture], sign: int, granted: Nuisances) -> Observation:
+    """The rounds of one client as one observation, each at the weights and running statistics that it began with."""
+    rounds = []
+    for one in captures:
+        task = client.task(one)
+        (own,) = read(task, one, sign, client.batch, granted).rounds
+        rounds.append(replace(own, buffers={**task.buffers, **own.buffers}))
+    return Observation(tuple(rounds), client.batch)
 
 
 def with_rounds(

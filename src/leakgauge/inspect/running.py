@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -17,7 +18,8 @@ from leakgauge.inspect.client import Client
 from leakgauge.inspect.cost import refuse_costs
 from leakgauge.inspect.findings import Compared, Finding, Guess, explained
 from leakgauge.inspect.readings import readings
-from leakgauge.inspect.rounds import with_rounds
+from leakgauge.inspect.rounds import together, with_rounds
+from leakgauge.inspect.scoring import Ruler
 from leakgauge.observation import Observation
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task
@@ -44,6 +46,7 @@ def inspect(
     defense: Protection | None = None,
     draws: int = DRAWS,
     seed: int = 0,
+    same_records: bool = False,
 ) -> list[Finding]:
     """Attack every capture, by default with ``standard()``; labels are read off the last layer unless given.
 
@@ -51,19 +54,21 @@ def inspect(
     records that may be among them; each is scored against its best match. ``defense`` is what the client does to its
     update, if known: the adversary models it. ``draws`` of noise, three at least, are what it is compared
     with. Rounds of one client are searched for noise that repeats; where it does, a further finding attacks their
-    difference.
+    difference. ``same_records``: the client had the same ones in all its rounds, which are attacked together as well.
     """
     if not captures:
         raise DataError("there is no update to inspect", where="inspect", remedy="give at least one")
     if draws < 3:
         raise DomainError(f"{draws} draws of noise show no spread", where="inspect", remedy="use at least 3 draws")
+    if known is not None:
+        Ruler.of(known.domain)  # records that cannot be compared are refused before anything is attacked
     client = Client(model, domain, batch, mode, loss, defense)
     findings = []
     for place, capture in enumerate(captures):
         task = client.task(capture)
         chosen = attacks or attacks_on(task, batch)
         if not place:
-            refuse_costs(task, chosen, batch, problems=(2 + draws) * len(captures))
+            refuse_costs(task, chosen, batch, problems=(2 + draws) * len(captures) * (1 + same_records))
         possible = readings(task, capture, batch, labels)
         clear = [reading.observation for reading in possible]
         noise = [nulls.noise(clear[:1], seed=seed_of(seed, place, k))[0] for k in range(draws)]
@@ -72,7 +77,15 @@ def inspect(
         turned, told = [reading.turned for reading in possible], batch == 1 or clear[0].labels is not None
         compared = Compared(entries, turned, guesses[: len(clear)], guesses[len(clear) :], known, told)
         findings.append(compared.finding(_noted(task, capture)))
-    return with_rounds(client, captures, findings, labels=labels, known=known, draws=draws, seed=seed)
+    how: Any = {"labels": labels, "known": known, "draws": draws, "seed": seed}
+    found = with_rounds(client, captures, findings, **how)
+    if not same_records:
+        return found
+
+    def attempt(task: Task, observations: Sequence[Observation], own: int) -> list[Guess]:
+        return _best_guesses(task, chosen, observations, own)
+
+    return [*found, *together(client, captures, findings, attempt, **how)]
 
 
 def _noted(task: Task, capture: Capture) -> Capture:

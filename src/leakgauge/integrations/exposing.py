@@ -10,18 +10,19 @@ if TYPE_CHECKING:
 
 
 def read_off(task: Task, update: Tree, records: Records, threshold: float) -> int:
-    """How many of the client's own records come out of one unit of the first linear layer, above ``threshold`` dB.
+    """How many of the client's own records come out of one unit of the first linear layer, at ``threshold`` or above.
 
     A unit before a ReLU that one record alone activates has that record in its row: ``∂ℓ/∂W_u / ∂ℓ/∂b_u = x``, at any
     size of the batch and whatever factor is on the update. A unit that is alone among all of the client's records is so
     in every batch of them. The row is read from what is about to leave, so that noise or pruning in it counts. 0 where
-    no such layer is: the attacks that follow decide there.
+    no such layer is: the attacks that follow decide there. Scores are in the metric of the records' domain, as those of
+    an inspection.
     """
     import torch
 
     from leakgauge.attacks.linear_layers import normalised_by
     from leakgauge.attacks.recovering import first_layer
-    from leakgauge.metrics import psnr
+    from leakgauge.inspect.scoring import Ruler
     from leakgauge.models import denormalised
 
     layer = first_layer(task)
@@ -37,5 +38,5 @@ def read_off(task: Task, update: Tree, records: Records, threshold: float) -> in
             return 0
         owners = active[:, units].float().argmax(0)
         rows = (update[weight][units].double() / update[bias][units].double()[:, None]).view(-1, *task.domain.shape)
-        scores = psnr(denormalised(task.working, rows), own[owners].to(rows))
+        scores = Ruler.of(records.domain).metric(denormalised(task.working, rows), own[owners].to(rows))
     return len(set(owners[scores >= threshold].tolist()))

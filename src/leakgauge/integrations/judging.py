@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from torch import nn
 
     from leakgauge import inspect
+    from leakgauge.inspect.scoring import Ruler
     from leakgauge.integrations.exchange import Exchange
     from leakgauge.task import Task
     from leakgauge.types import Loss, Records
 
 DRAWS = 3
+DECIBELS = 14.0
 LARGEST = 8
 """Of an update of more examples, a batch of so many is assumed: larger ones cost more than a gate may."""
 
@@ -29,21 +31,21 @@ class Judge:
     """Attacks an outgoing update, and says why it must stay here, if it must.
 
     Exact recovery and the exposure check come first, then the attacks of ``leakgauge inspect``, beside the same attacks
-    on noise. An update leaks if a record is certified, stands in one of its rows, or comes out above ``threshold`` dB
-    of PSNR and beyond the spread of noise. ``budget`` bounds the evaluations for one update: where they do not suffice
-    for every attack, the update is withheld, as it is if anything raises. The server gets one neutral error; the
-    node's log says why.
+    on noise. An update leaks if a record is certified, stands in one of its rows, or comes out at ``threshold`` and
+    beyond the spread of noise. The threshold is in the metric of the records' domain: by default 14 dB of PSNR, of rows
+    of a table 0.75 of their features. ``budget`` bounds the evaluations for one update: where they do not suffice for
+    every attack, the update is withheld, as it is if anything raises. The server gets one neutral error; the node's
+    log says why.
 
     ``model`` builds the network, ``records`` gives the client's own from the context. One local step on ``batch``
     examples is assumed (default: as many as the client states, at most 8): after many steps the attack is weaker than
     the best there is, and passing is no proof of safety. ``defense`` is what the client does to its update, if it does
     something: the adversary models it. ``action = "warn"`` only writes to the log what it would have withheld.
-    Records that are no images are not judged: every update is withheld.
     """
 
     model: Callable[[], nn.Module]
     records: Callable[[Any], Records]
-    threshold: float = 14.0
+    threshold: float | None = None
     budget: int = 20_000
     batch: int | None = None
     mode: Literal["train", "eval"] = "eval"
@@ -52,12 +54,17 @@ class Judge:
     action: Literal["block", "warn"] = "block"
 
     def __post_init__(self) -> None:
-        guards.positive(self.threshold, "threshold", "Gate")
+        if self.threshold is not None:
+            guards.positive(self.threshold, "threshold", "Gate")
         guards.count(self.budget, "budget", "Gate")
         guards.choice(self.mode, "mode", "Gate", ("train", "eval"))
         guards.choice(self.action, "action", "Gate", ("block", "warn"))
         if self.batch is not None:
             guards.count(self.batch, "batch", "Gate")
+        if self.defense is not None:
+            from leakgauge.defenses import protection
+
+            protection(self.defense)  # one that cannot be read would withhold every update, round by round
 
     def withholds(self, both: Exchange, context: object, examples: int | None, log: logging.Logger) -> bool:
         """Whether an update must stay here; the log says why."""
@@ -76,6 +83,7 @@ class Judge:
         from leakgauge.inspect import attacks_on, inspect
         from leakgauge.inspect.client import Client
         from leakgauge.inspect.cost import evaluations
+        from leakgauge.inspect.scoring import Ruler
         from leakgauge.integrations.exposing import read_off
 
         if not len(records):
@@ -87,13 +95,9 @@ class Judge:
         certified = _certified(task, capture, batch)
         if certified:
             return f"{certified} of {batch} records are recovered exactly"
-        if domain.kind != "image":
-            raise DomainError(
-                f"of {domain.kind} records exact recovery alone can be judged: the attacks are scored by PSNR",
-                where="Gate",
-                remedy="audit them by a spec, and let the node go without a gate",
-            )
-        exposed = read_off(task, capture.gradient, records, self.threshold)
+        ruler = Ruler.of(domain)
+        limit = self._limit(ruler)
+        exposed = read_off(task, capture.gradient, records, limit)
         if exposed:
             return f"{exposed} of the client's {len(records)} records can be read off single units"
         left = self.budget - 1
@@ -105,10 +109,23 @@ class Judge:
                 model, domain, [capture], batch=batch, known=records, attacks=[attack], mode=self.mode, loss=self.loss,
                 defense=defense, draws=DRAWS,
             )  # fmt: skip
-            best = max((p for p, near in zip(findings[0].psnr, findings[0].nearer, strict=True) if near), default=0.0)
-            if best >= self.threshold:
-                return f"{attack!r} recovers a record at {best:.1f} dB"
+            found = [score for score, near in zip(findings[0].scores, findings[0].nearer, strict=True) if near]
+            if found and max(found) >= limit:
+                return f"{attack!r} recovers a record at {ruler.metric.meaning.at(round(max(found), 2))}"
         return None
+
+    def _limit(self, ruler: Ruler) -> float:
+        """The score from which a record leaks; one that no score can reach would let everything pass."""
+        meaning = ruler.metric.meaning
+        if self.threshold is None:
+            return DECIBELS if ruler.in_decibels else meaning.threshold
+        if meaning.best is not None and self.threshold > meaning.best:
+            raise DomainError(
+                f"no record can reach {meaning.at(self.threshold)}",
+                where="threshold",
+                remedy=f"say {meaning.threshold:g}, or leave it out",
+            )
+        return self.threshold
 
 
 def _capture(both: Exchange, model: nn.Module) -> inspect.Capture:

@@ -136,7 +136,8 @@ def composed(case: Case, one: Release, stated: float | None, delta: float) -> It
     rounds, target = case.rounds, case.asked.epsilon if case.asked.epsilon is not None else stated
     total = one.epsilon(delta, rounds or 1)
     numbers = {"epsilon": total, "rounds": float(rounds or 1), "delta": delta}
-    of_run = f"{rounds or 1} round{'s' if (rounds or 1) > 1 else ''} of it spend ε = {short(total)} at δ = {delta:g}"
+    spent = "1 round of it spends" if (rounds or 1) == 1 else f"{rounds} rounds of it spend"
+    of_run = f"{spent} ε = {short(total)} at δ = {delta:g}"
     if target is None:
         yield Finding("composition", "caution", f"no ε is claimed: {of_run}", "say --epsilon to compare it", numbers)
     elif total > target * (1 + 1e-9) and ((rounds or 1) > 1 or case.asked.epsilon is not None):

@@ -27,7 +27,7 @@ class Gate(Filter):  # type: ignore[misc]
         self,
         model: str,
         records: str,
-        threshold: float = 14.0,
+        threshold: float | None = None,
         budget: int = 20_000,
         batch: int = 1,
         mode: Literal["train", "eval"] = "eval",
