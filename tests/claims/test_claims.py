@@ -363,3 +363,11 @@ def test_a_subject_that_is_not_there_is_not_taken_for_the_folder_one_stands_in(s
     result = CliRunner().invoke(app, ["claims", subject])
     assert result.exit_code == 2
     assert says in result.output
+
+
+@pytest.mark.parametrize("wrong", [("--delta", "0"), ("--delta", "1.5"), ("--epsilon", "nan")])
+def test_a_claim_that_means_nothing_is_refused(wrong: tuple[str, str]) -> None:
+    """δ = 0 used to be read as none, and no ε is above NaN: both passed."""
+    result = CliRunner().invoke(app, ["claims", "clip(norm=1.0) | gaussian(std=5.0)", *wrong])
+    assert result.exit_code == 2
+    assert wrong[0][2:] in result.output

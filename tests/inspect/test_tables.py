@@ -73,6 +73,27 @@ def test_the_command_scores_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert json.loads((out / "inspect.json").read_text())[0]["nearer"][0]
 
 
+def test_the_update_of_another_model_in_a_folder_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other_rows_clinic.py").write_text(
+        "from torch import nn\n\n\ndef build() -> nn.Module:\n"
+        "    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 4))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = tmp_path / "rounds"
+    folder.mkdir()
+    before, after = files(tmp_path)
+    before.rename(folder / "r1.pt")
+    after.rename(folder / "r1-client1.pt")
+    torch.save({"0.weight": torch.zeros(3, 3)}, folder / "r1-client0.pt")
+    arguments = ["inspect", "--folder", folder, "--model", "other_rows_clinic:build", "--out", tmp_path / "out"]
+    done = CliRunner().invoke(app, [*map(str, arguments), "--shape", "6", "--draws", "3"])
+    assert done.exit_code == 0, done.output
+    assert "not inspected" in done.output
+    assert "r1-client1.pt: The reconstruction explains 100.0%" in done.output
+
+
 def test_one_row_has_no_spread_and_is_refused_before_anything_is_attacked(tmp_path: Path) -> None:
     before, after = map(read_state, files(tmp_path))
     domain = Domain("table", (6,), 4, tuple(Feature(f"column {i}", spread=0.0) for i in range(6)))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from leakgauge import guards
 from leakgauge.claims.settings import Setting
 
 Scope = Literal["alone", "app", "train", "round"]
@@ -50,3 +51,9 @@ class Asked:
     rounds: int | None = None
     parameters: int | None = None
     capture: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.epsilon is not None:
+            guards.non_negative(self.epsilon, "epsilon", "claims")
+        if self.delta is not None:  # 0 would be pure differential privacy, which no Gaussian noise gives
+            guards.inside(self.delta, "delta", "claims", 0.0, 1.0)

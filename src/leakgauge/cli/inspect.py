@@ -105,13 +105,19 @@ def inspect(
 
 
 def _any(folder: Path | None) -> State | None:
+    """Weights of the model: what a round began with, if such a file can be read, for a client's may be of another."""
+    from leakgauge.inspect.captures import is_start
     from leakgauge.storage.states import ENDINGS, FileError, read_state
 
     paths = sorted(p for p in folder.rglob("*") if p.suffix in ENDINGS and p.is_file()) if folder else []
-    for path in paths[:-1]:
+    first: State | None = None
+    for path in paths:
         with suppress(FileError):  # a torn file is told of later, beside those that can be read
-            return read_state(path)
-    return read_state(paths[-1]) if paths else None
+            state = read_state(path)
+            if is_start(state):
+                return state
+            first = first or state
+    return first or (read_state(paths[-1]) if paths else None)
 
 
 def _domain(shape: str | None, known: Path | None, weights: State | None) -> tuple[Records | None, Domain]:

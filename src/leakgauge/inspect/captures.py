@@ -173,11 +173,11 @@ def exchanges(
             "holds no weights or updates", where=str(folder), remedy=f"give a folder of {', '.join(ENDINGS)}"
         )
     states = list(_readable(paths, model, unusable))
-    begun = [s for s in states if _client(s) is None and s.kind in (None, "state")]
+    begun = [s for s in states if is_start(s)]
     starts = {_round(s): s for s in begun}
     own = {(s.path.parent, _round(s)): s for s in begun}
     for state in states:
-        if _client(state) is None and state.kind in (None, "state"):
+        if is_start(state):
             continue
         start = own.get((state.path.parent, _round(state))) or starts.get(_round(state), before)
         if start is None:
@@ -191,6 +191,11 @@ def exchanges(
             unusable(missing)
             continue
         yield start, state
+
+
+def is_start(state: State) -> bool:
+    """Whether a file of a folder holds weights that a round began with."""
+    return _client(state) is None and state.kind in (None, "state")
 
 
 def _readable(
