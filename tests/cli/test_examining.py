@@ -128,7 +128,8 @@ def test_inspect(home: Path, sent: tuple[str, str]) -> None:
     assert "this imports your code" in said
     (made,) = json.loads((home / "seen" / "inspect.json").read_text())
     assert made["labels"] == [2]
-    assert made["psnr"][0] > 40
+    assert made["metric"] == "psnr"
+    assert made["scores"][0] > 40
     for name in ("inspect.json", "inspect.png", "reconstructions.safetensors"):
         assert (home / "seen" / name).stat().st_mode & 0o777 == 0o600
 

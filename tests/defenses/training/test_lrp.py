@@ -109,7 +109,7 @@ def test_any_positive_scale_is_summed_over_the_half_line() -> None:
 
 
 def test_a_density_without_a_rule_leaves_the_scale_to_the_solver() -> None:
-    for how in ("lrp() | laplace(scale=0.1)", "lrp() | clip(norm=1.0) | gaussian(std=0.1)"):
+    for how in ("lrp() | clip(norm=1.0) | laplace(scale=0.1)", "lrp() | clip(norm=1.0) | gaussian(std=0.1)"):
         guarded = protection(how)
         assert density().of_hidden_scale(guarded, guarded.training[0].law) is None  # type: ignore[attr-defined]
 
