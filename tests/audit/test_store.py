@@ -29,9 +29,10 @@ def test_files_are_private(tmp_path: Path) -> None:
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "result.json"
     write(path, b"old")
-    monkeypatch.setattr("leakgauge.storage.private.os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
-    with pytest.raises(OSError, match="full"):
+    monkeypatch.setattr("leakgauge.storage.private.os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    with pytest.raises(OSError, match="full") as raised:
         write(path, b"new")
+    assert raised.value.filename == str(path)  # a full disk does not say where
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
 

@@ -67,6 +67,8 @@ def _write(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as fault:
         Path(temporary).unlink(missing_ok=True)
+        if isinstance(fault, OSError) and fault.errno and fault.filename is None:  # a full disk does not say where
+            fault.filename = str(path)
         raise

@@ -31,6 +31,11 @@ def problems_of_priors(adversaries: Mapping[str, tuple[Attack, ...]], reported: 
     return problems
 
 
+def any_learned(attack: Attack) -> bool:
+    """Whether an attack has a learned prior."""
+    return any(True for _ in learned_in(attack))
+
+
 def learned_in(part: object) -> Iterator[Generated | Patches]:
     """The learned priors inside an attack, wherever they stand."""
     if isinstance(part, Generated | Patches):

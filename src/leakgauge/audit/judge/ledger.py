@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from leakgauge.audit.judge.single import least_single_p
 from leakgauge.audit.judge.values import Checkpoint, Line, Replay
 from leakgauge.audit.plan import comparisons
 from leakgauge.bounds.laws import times
 from leakgauge.defenses import parts_of
 from leakgauge.doctor.diagnosis import Diagnosis
+from leakgauge.intervals import mean_interval
+from leakgauge.study.learned import any_learned
 from leakgauge.study.study import Study
 
 LABELS = {
@@ -64,6 +68,26 @@ def _fresh(study: Study) -> list[tuple[str, str]]:
     return [(f"every number of {name}", how) for name in noisy]
 
 
+def _drawn(study: Study, checkpoints: Sequence[Checkpoint]) -> list[tuple[str, str]]:
+    """Of every adversary with a learned prior: how good its guesses are with noise in place of the update."""
+    judge, lines = study.metrics.judge.meaning, dict[tuple[str, str], None]()
+    learned = {name for name, settings in study.adversaries.items() if any(map(any_learned, settings))}
+    for defense in (defense for checkpoint in checkpoints for defense in checkpoint.defenses):
+        for one in defense.adversaries:
+            real, noise = (one.scores.get(arm, {}).get(judge.name) for arm in ("real", "noise"))
+            if one.name not in learned or not real or not noise:
+                continue
+            without, with_it = (judge.text(float(np.mean(scores))) for scores in (noise, real))
+            sentence = (
+                f"its prior is learned and draws records from nothing: mean {judge.label} {without} with noise in "
+                f"place of the update, {with_it} with the update"
+            )
+            if mean_interval(np.subtract(real, noise)).low <= 0:
+                sentence += "; the gain is within chance, so that its guesses may owe nothing to the update"
+            lines[f"{one.name} against {defense.name}", sentence] = None
+    return list(lines)
+
+
 def ledger(study: Study, diagnosis: Diagnosis | None, checkpoints: Sequence[Checkpoint]) -> list[Line]:
     """Number → assumption, a line each."""
     spec = study.spec
@@ -109,4 +133,5 @@ def ledger(study: Study, diagnosis: Diagnosis | None, checkpoints: Sequence[Chec
         lines.append((f"accuracy under {kind.__name__}", kind.accuracy_caveat))
     if spec.checkpoints.seeds > 1:
         lines.append(("accuracy over seeds", "other batches and draws of the defense; weights begin as given"))
-    return [Line(number=number, assumes=assumes) for number, assumes in [*lines, *adversaries(checkpoints)]]
+    lines += [*adversaries(checkpoints), *_drawn(study, checkpoints)]
+    return [Line(number=number, assumes=assumes) for number, assumes in lines]
