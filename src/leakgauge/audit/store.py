@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from leakgauge.errors import LeakgaugeError, brief
+from leakgauge.storage import numbers
 from leakgauge.storage.private import swept, write
 from leakgauge.storage.redaction import coarse
 from leakgauge.storage.streams import regular
@@ -47,10 +48,6 @@ def _redacted(result: Mapping[str, Any]) -> bytes:
     """A cell with coarse scores, and without the hash of tensors that are gone."""
     rest = {name: value for name, value in result.items() if name not in ("params", "tensors")}
     return canonical({**coarse(rest), "params": result.get("params"), "redacted": True}).encode()
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"holds {text}")
 
 
 def _unreadable(path: Path, fault: Exception) -> StoreError:
@@ -120,7 +117,7 @@ class Store:
             return
         for line in log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
             with suppress(ValueError, RecursionError, TypeError):
-                event = json.loads(line, parse_constant=_no_number)
+                event = numbers.loads(line)
                 lines += [line] if isinstance(event, dict) and wanted(event) else []
         write(log, "".join(lines).encode())
 
@@ -150,7 +147,7 @@ class Store:
         try:
             if not path.is_file():  # reading a pipe or a device may never end
                 raise ValueError("is no regular file" if path.exists() else "no such file")
-            read: Any = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+            read: Any = numbers.loads(path.read_text(encoding="utf-8"))
             if not isinstance(read, dict):
                 raise ValueError("is no table of values")
         except (OSError, ValueError, RecursionError) as fault:
@@ -185,7 +182,7 @@ class Store:
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
         for line in text.splitlines():
             with suppress(ValueError, RecursionError, OverflowError):  # a kill may cut a line; others may write, too
-                match json.loads(line, parse_constant=_no_number):
+                match numbers.loads(line):
                     case {"event": "done", "cell": str(cell), "seconds": int() | float() as spent}:
                         seconds[cell] = float(spent)
         return seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from leakgauge.audit.judge.model import Result, RunError
 from leakgauge.audit.judge.words import WORDS
 from leakgauge.errors import DomainError, ExitCode
+from leakgauge.meaning import SSIM
 from leakgauge.report import html, markdown, report
 from leakgauge.report.reading import Run
 from tests.report.samples import ALL, defense, frame, make
@@ -82,9 +84,19 @@ def test_what_cannot_be_read_is_said_with_the_remedy(tmp_path: Path) -> None:
     for path, said in ((tmp_path, "has no result.json"), (tmp_path / "nowhere", "there is no such file or folder")):
         with pytest.raises(RunError, match=said):
             Result.load(path)
-    (tmp_path / "result.json").write_text("{")
-    with pytest.raises(RunError, match="run the audit again"):
-        Result.load(tmp_path)
+    for text in ("{", '{"spec": NaN}', '{"spec": 1e999}'):
+        (tmp_path / "result.json").write_text(text)
+        with pytest.raises(RunError, match=r"cannot be read .*run the audit again"):
+            Result.load(tmp_path)
+
+
+def test_numbers_that_no_float_holds_are_refused_wherever_they_stand(tmp_path: Path) -> None:
+    file = make(tmp_path / "run") / "result.json"
+    raw = json.loads(file.read_text())
+    raw["metrics"] = [{**asdict(SSIM), "best": "9" * 400}]
+    file.write_text(json.dumps(raw))
+    with pytest.raises(RunError, match="finite"):
+        Result.load(file)
 
 
 def test_a_short_repr_and_a_table_for_notebooks_with_everything_escaped() -> None:

@@ -28,6 +28,7 @@ from leakgauge.audit.judge.values import (
 from leakgauge.audit.judge.words import INCONCLUSIVE, Word, fails, severity, worst
 from leakgauge.errors import ExitCode, LeakgaugeError
 from leakgauge.meaning import PSNR, SSIM, Meaning
+from leakgauge.storage import numbers
 from leakgauge.storage.private import write
 from leakgauge.storage.redaction import LEFT_OUT, coarse, discreet
 
@@ -69,6 +70,9 @@ class Result(Value):
     def _presentable(cls, metrics: tuple[Meaning, ...]) -> tuple[Meaning, ...]:
         if any(not 0 <= metric.digits <= 9 for metric in metrics):
             raise ValueError("digits must lie in 0..9")
+        ends = (end for one in metrics for end in (one.threshold, one.exact, one.worst, one.best) if end is not None)
+        if not all(map(math.isfinite, ends)):
+            raise ValueError("the ends of a scale must be finite")
         return metrics
 
     # --- what it says
@@ -176,7 +180,7 @@ class Result(Value):
         if file.exists() and not file.is_file():  # reading a pipe or a device may never end
             raise RunError("is no regular file", where=str(file), remedy="run the audit again")
         try:
-            raw = json.loads(file.read_bytes(), parse_constant=_no_number)
+            raw = numbers.loads(file.read_bytes())
         except FileNotFoundError:
             what = f"has no {FILE}" if path.is_dir() else "there is no such file or folder"
             remedy = "name the --out folder of a finished `leakgauge audit`, or its result.json"
@@ -239,10 +243,6 @@ class Result(Value):
 
 def _worst_first(row: Mapping[str, Any]) -> tuple[float, float]:
     return (math.inf if row["exposure"] is None else row["exposure"], -row["score"])
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number of a result")
 
 
 def _wrong(fault: ValidationError) -> str:
