@@ -171,3 +171,20 @@ def test_one_value_per_channel_has_no_variance() -> None:
     with pytest.raises(ModelError, match=r'each of the 6 channels one value, which has no variance.*mode="eval"'):
         lg.observe(task, records(1))
     lg.observe(task_of(batch=1, mode="eval"), records(1))
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 3), (2, 3, 2, 2, 2)])
+def test_batches_beside_each_other_are_normalised_as_torch_does_each(shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    layer = batch_norm.Measuring(nn.BatchNorm1d(shape[2]).train())
+    layer.problems = shape[0]
+    each = [nn.functional.batch_norm(one, None, None, training=True, eps=layer.eps) for one in x]
+    assert torch.allclose(layer.normalised(x.flatten(0, 1)), torch.cat(each), atol=1e-12)
+
+    def all_that_is_measured(inputs: Tensor) -> tuple[Tensor, ...]:
+        normalised = layer.normalised(inputs.flatten(0, 1))
+        assert layer.last is not None
+        return normalised, *layer.last
+
+    assert torch.autograd.gradcheck(all_that_is_measured, (x.requires_grad_(),))
+    assert torch.autograd.gradgradcheck(all_that_is_measured, (x,))

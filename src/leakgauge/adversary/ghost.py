@@ -202,14 +202,21 @@ def _linear(module: nn.Linear, a: Tensor, d: Tensor, n: int) -> dict[str, Leaf]:
 
 
 def _conv2d(module: nn.Conv2d, columns: Tensor, d: Tensor, n: int) -> dict[str, Leaf]:
-    flat = d.flatten(2)
-    a, slopes = columns.transpose(1, 2), flat.transpose(1, 2)
-    if len(flat) != n:  # the positions of all examples of a problem, one after the other
-        a, slopes = (t.unflatten(0, (n, -1)).flatten(1, 2) for t in (a, slopes))
-    leaves: dict[str, Leaf] = {"weight": _weight(a, slopes, module.weight.shape)}
+    flat, shape = d.flatten(2), module.weight.shape
+    leaves: dict[str, Leaf] = {"weight": _of_patches(columns.transpose(1, 2), flat.transpose(1, 2), n, shape)}
     if module.bias is not None:
         leaves["bias"] = Dense(flat.sum(2).unflatten(0, (n, -1)).sum(1))
     return leaves
+
+
+def _of_patches(a: Tensor, d: Tensor, n: int, shape: torch.Size) -> Leaf:
+    """The weight's gradient from all patches of a problem: those of all its examples, which may be several."""
+    examples, (positions, fan_in), fan_out = len(a) // n, a.shape[1:], d.shape[2]
+    if examples > 1 and fan_in * fan_out <= positions * (fan_in + fan_out):  # added, they are less than a copy
+        return Dense(formed(a, d).unflatten(0, (n, -1)).sum(1).reshape(-1, *shape))
+    if examples > 1:
+        a, d = (t.unflatten(0, (n, -1)).flatten(1, 2) for t in (a, d))
+    return _weight(a, d, shape)
 
 
 def _affine(
@@ -221,7 +228,7 @@ def _affine(
         t = t.unflatten(0, (n, -1))
         if channels_last:
             return t.flatten(1, t.dim() - len(shape) - 1).sum(1)
-        return t.transpose(1, 2).flatten(2).sum(2)
+        return t.sum([1, *range(3, t.dim())])
 
     leaves: dict[str, Leaf] = {"weight": Dense(total(d * normalised))}
     if bias:
