@@ -239,6 +239,7 @@ def test_idx_large_shape_that_might_be_true_is_read_bit_by_bit(tmp_path: Path, p
         (idx_header(2, 2) + bytes(5), "has extra data after its 4 bytes"),
         (idx_header(2, 2) + bytes(3), "ends after 3 of 4 bytes"),
         (gzip.compress(idx_header(2, 2) + bytes(9), mtime=0), "has extra data after"),
+        (idx_header(0, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF), "cannot be read"),
     ],
 )
 def test_idx_faults_are_named(tmp_path: Path, content: bytes, what: str) -> None:
@@ -338,6 +339,14 @@ def test_npz_object_array_is_never_unpickled(tmp_path: Path) -> None:
     assert not (tmp_path / "boom").exists()
 
 
+@pytest.mark.parametrize("letter", [0x110000, 0xFFFFFFFF, 0xD800])
+def test_npz_columns_of_letters_that_do_not_exist(tmp_path: Path, letter: int) -> None:
+    columns = np.array([letter, 66], np.uint32).view("U1")
+    np.savez(tmp_path / "a.npz", inputs=np.zeros((2, 2)), labels=[0, 1], columns=columns)
+    with pytest.raises(DataError, match="letters that do not exist"):
+        read_npz(tmp_path / "a.npz")
+
+
 def test_npz_that_is_no_zip(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(b"hello")
     with pytest.raises(DataError, match=r"a\.npz: cannot be read .*; save it again"):
@@ -358,9 +367,18 @@ def image(*shape: int, mode: str | None = None) -> bytes:
     return out.getvalue()
 
 
+def tiff_with_a_fraction_for_an_offset() -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(np.full((5, 4), 77, np.uint8)).save(out, "tiff")
+    whole, fraction = (struct.pack("<HHI", 0x111, kind, 1) for kind in (4, 12))
+    assert whole in out.getvalue()
+    return out.getvalue().replace(whole, fraction)
+
+
 @pytest.mark.parametrize(
     ("files", "what"),
     [
+        ({"a": tiff_with_a_fraction_for_an_offset()}, r"a\.png: cannot be read"),
         ({"a": image(5, 4), "b": image(4, 5)}, r"b\.png: has shape \(1, 4, 5\), but .*a\.png has \(1, 5, 4\)"),
         ({"a": image(5, 4), "b": image(5, 4, 3)}, r"b\.png: has shape \(3, 5, 4\)"),
         ({"a": image(5, 4), "b": b"no image"}, r"b\.png: cannot be read"),

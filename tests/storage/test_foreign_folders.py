@@ -99,6 +99,12 @@ def test_a_result_of_no_numbers(tmp_path: Path) -> None:
         Result.load(tmp_path)
 
 
+def test_a_result_with_half_a_letter(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text('{"schema": 1, "x": "\\ud800"}')
+    with pytest.raises(RunError, match="surrogates not allowed"):
+        Result.load(tmp_path)
+
+
 def test_an_array_whose_header_never_ends(tmp_path: Path) -> None:
     header = b"{'descr': '<f4', 'fortran_order': False, 'shape': ((((1,)".ljust(117) + b"\n"
     content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(4)

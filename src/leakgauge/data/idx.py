@@ -44,7 +44,7 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
             raise _fault(path, f"ends after {len(body)} of {size} bytes")
         if stream.read(1):
             raise _fault(path, f"has extra data after its {size} bytes")
-    return np.frombuffer(body, np.uint8).reshape(shape)
+        return np.frombuffer(body, np.uint8).reshape(shape)  # numpy refuses some shapes of no entries
 
 
 def read_idx_pair(images: Path, labels: Path) -> Arrays:

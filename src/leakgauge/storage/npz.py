@@ -57,5 +57,12 @@ def array_of(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds:
         raise DataError(
             f"ends after {len(body)} of {size} bytes", where=where, remedy="download or copy the file again"
         )
+    if dtype.kind == "U" and not _is_unicode(np.frombuffer(body, dtype.str[0] + "u4")):
+        raise DataError("holds letters that do not exist", where=where, remedy="save it again")
     flat = np.frombuffer(body, dtype)
     return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
+
+
+def _is_unicode(codes: npt.NDArray[np.uint32]) -> bool:
+    """Whether every number is that of a letter: within Unicode, and no half of a pair."""
+    return not bool(((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any())

@@ -1,15 +1,26 @@
-"""JSON of a run folder, which anybody may have written: every number in it is finite, or it is not read."""
+"""JSON of a run folder, which anybody may have written: every number in it is finite, every text can be written
+again, or it is not read."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 
+_HALVES = re.compile(r"\\u[dD][89a-fA-F]")
+"""Half of a letter beyond 65,535; two of them are one."""
+
+
 def loads(text: str | bytes) -> Any:
-    """The values of a JSON text; a ValueError where a number is none (``NaN``) or leaves floats (``1e999``)."""
-    return json.loads(text, parse_constant=_none, parse_float=_finite)
+    """The values of a JSON text; a ValueError where a number is none (``NaN``) or leaves floats (``1e999``), or where
+    half a letter stands alone (``\\ud800``), which no file holds."""
+    text = text if isinstance(text, str) else text.decode()
+    values = json.loads(text, parse_constant=_none, parse_float=_finite)
+    if _HALVES.search(text):
+        json.dumps(values, ensure_ascii=False).encode()
+    return values
 
 
 def _none(text: str) -> float:

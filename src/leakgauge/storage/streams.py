@@ -33,6 +33,7 @@ _FAULTS = (
     OverflowError,
     MemoryError,
     SyntaxError,
+    TypeError,  # Pillow, on a tag whose number is not whole
     tokenize.TokenError,  # numpy reads the header of an array as Python
     struct.error,
     zlib.error,
