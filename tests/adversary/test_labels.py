@@ -212,6 +212,20 @@ def test_the_confidence_falls_with_what_the_update_says() -> None:
     assert max(one.confidence for one in drowned) < 0.7
 
 
+def test_no_more_is_stated_than_simulated_clients_give_away() -> None:
+    """A sign leaves which classes are frequent, and its rows look like those of a likely batch."""
+    task = replace(signed(nn.ReLU(), bias=False), recipe=Recipe(batch=64)).protect("sign()")
+    (found,) = counts(task, images(spelled(torch.tensor([40, 0, 0, 12, 0, 8, 3, 0, 0, 1]))))
+    assert found.confidence < 0.8
+
+
+def test_a_hidden_scale_costs_a_large_batch_no_label() -> None:
+    records = images(spelled(torch.tensor([101, 0, 75, 0, 0, 59, 17, 0, 0, 4])))
+    task = replace(signed(nn.ReLU(), bias=True), recipe=Recipe(batch=256))
+    known, hidden = (share(task.protect(how), records) for how in ("identity()", "clip(norm=0.1)"))
+    assert hidden >= known - 0.03
+
+
 def test_a_network_that_is_sure_of_its_outputs_lowers_the_confidence() -> None:
     """As after training: its outputs hide the labels of a batch."""
     task = replace(signed(nn.ReLU(), bias=True), recipe=Recipe(batch=8))

@@ -8,7 +8,6 @@ import math
 import re
 from typing import Any
 
-
 _HALVES = re.compile(r"\\u[dD][89a-fA-F]")
 """Half of a letter beyond 65,535; two of them are one."""
 

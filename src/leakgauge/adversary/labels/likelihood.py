@@ -21,7 +21,9 @@ from leakgauge.adversary.labels.layer import LastLayer
 from leakgauge.client import Recipe
 from leakgauge.types import Loss
 
-SIZES, FACTORS, BEST = 81, 81, 200
+SIZES, BEST = 81, 2000
+HYPOTHESES = 1_000_000
+"""Numbers that a table of hypotheses may hold."""
 FLOOR = 0.05
 """The least standard deviation of a count."""
 SURE = 0.02
@@ -43,7 +45,7 @@ def counted(evidence: Evidence, path: Sequence[LastLayer], recipe: Recipe, batch
     factors = base.new_ones(len(sizes), 1)
     if evidence.scaled:  # an output gradient of a cross-entropy is at most 1 in each entry
         most = mean.abs().amax(1, keepdim=True).clamp(min=1e-30)
-        factors = most * torch.logspace(-0.1, 2.0, FACTORS, dtype=base.dtype, device=base.device)
+        factors = most * torch.logspace(-0.1, 2.0, _factors(base, batch), dtype=base.dtype, device=base.device)
     table = base.unsqueeze(1) - mean.unsqueeze(1) / factors.unsqueeze(2)
     numbers = batch * table / share.unsqueeze(2)  # [sizes, factors, classes]
     nearest = whole(numbers, batch)
@@ -56,6 +58,11 @@ def counted(evidence: Evidence, path: Sequence[LastLayer], recipe: Recipe, batch
     score = log_prior.unsqueeze(1) - misfit - base.shape[1] * factors.log()
     best = _best(score.flatten(), numbers.flatten(0, 1), nearest.flatten(0, 1), spread.flatten(0, 1), batch)
     return best if batch == 1 else replace(best, confidence=_tempered(best, layer, batch))
+
+
+def _factors(base: Tensor, batch: int) -> int:
+    """How many factors are tried: the largest count changes by a third of a label from one to the next."""
+    return max(81, min(15 * batch, HYPOTHESES // base.numel()))
 
 
 def _tempered(counts: Counts, layer: LastLayer, batch: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import torch
@@ -16,7 +16,7 @@ from leakgauge.adversary.labels.layer import LastLayer, drawn_inputs
 from leakgauge.adversary.labels.likelihood import counted
 from leakgauge.adversary.labels.rules import by_sign, unique
 from leakgauge.errors import ModelError
-from leakgauge.observation import Observation, Round
+from leakgauge.observation import Observation, Round, send
 from leakgauge.task import Task
 from leakgauge.types import Records
 
@@ -24,6 +24,8 @@ Rule = Literal["auto", "bias", "rows", "unique"]
 """``auto``: counts by likelihood, of everything that the last layer says; the others are published rules."""
 SIMULATIONS = 3
 """Rounds of correction by simulated clients, where there are several local steps."""
+TRIALS, SKEW = 4, 0.3
+"""Simulated clients on which the reader measures itself, and the Dirichlet law of their counts."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class LabelReader:
 
     task: Task
     layer: LastLayer
+    _reached: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, task: Task, one: Round) -> LabelReader:
@@ -43,7 +46,8 @@ class LabelReader:
         guards.choice(rule, "rule", "labels", get_args(Rule))
         weight, bias = self.layer.names
         if rule == "auto":
-            return self._likeliest(one, batch)
+            counts = self._likeliest(one, batch)
+            return replace(counts, confidence=min(counts.confidence, self._share_right(one, batch)))
         if rule == "bias" and bias is None:
             raise ModelError("the last layer has no bias", where="labels", remedy='use rule="auto"')
         sign = -1.0 if self.task.recipe.shares == "change" else 1.0  # a weight change points against the gradient
@@ -63,6 +67,25 @@ class LabelReader:
             agreement = min(agreement, float(overlap(best, simulated.counts)))
             best = whole(counts.numbers + best - simulated.numbers, batch).long()
         return replace(counts, counts=best, confidence=counts.confidence * agreement)
+
+    def _share_right(self, one: Round, batch: int) -> float:
+        """The share of labels that it reads right off simulated clients with this defense: nobody is surer than that.
+
+        Of one example there is nothing to skew, and its own likelihood says how sure it is.
+        """
+        if batch > 1 and batch not in self._reached:
+            generator = torch.Generator().manual_seed(0)
+            classes, right = self.task.domain.classes, 0.0
+            for trial in range(TRIALS):
+                shares = torch._sample_dirichlet(torch.full((classes,), SKEW), generator=generator)
+                labels = torch.multinomial(shares, batch, replacement=True, generator=generator)
+                records = Records(drawn_inputs(self.task.domain, batch), labels, self.task.domain)
+                sent = send(self.task, records, one.params, (trial,))
+                granted = {address: sent.drawn[address] for address in one.granted if address in sent.drawn}
+                read = self._likeliest(replace(one, observed=sent.observed, granted=granted), batch)
+                right += float(overlap(labels.bincount(minlength=classes), read.counts.unsqueeze(0))[0])
+            self._reached[batch] = right / TRIALS
+        return self._reached.get(batch, 1.0)
 
     def _counted(self, one: Round, batch: int) -> Counts:
         recipe = self.task.recipe
