@@ -41,6 +41,14 @@ def test_the_mean_gives_what_all_rounds_together_give(defense: str) -> None:
     assert float((added.inputs - mean.inputs).abs().max()) < 1e-6
 
 
+def test_the_noise_of_a_mean_is_explained() -> None:
+    own = task("gaussian(std=0.4)")
+    (one,) = lg.observe(own, records(1), seed=1, rounds=4)
+    note = "4 rounds are attacked by their mean: gaussian(std=0.4) becomes gaussian(std=0.2)"
+    assert note in adaptive(steps=1)(own, [one]).notes
+    assert note not in adaptive(steps=1)(own, [replace(one, rounds=one.rounds[:1])]).notes
+
+
 def test_more_rounds_show_more() -> None:
     own, truth = task("gaussian(std=0.3)"), records()
     observed = lg.observe(own, truth, seed=1, rounds=40)

@@ -309,6 +309,160 @@ def test_a_class_of_the_apps_own_is_not_taken_for_flowers(tmp_path: Path) -> Non
     assert "no claim to examine" in claims.notes[-1]
 
 
+# --- a claim that nothing answers, and what a reader of programs may miss
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PercentilePrivacy(10, 0.01)",
+        "SecAggPlusWorkflow(3, 2)",
+        "fixedclipping_mod()",
+        "make_private_with_epsilon(target_epsilon=50.0, target_delta=1e-5, epochs=1, max_grad_norm=1.0)",
+    ],
+)
+def test_an_epsilon_that_no_setting_gives_does_not_hold(text: str) -> None:
+    assert not examine_expression(text, Asked(epsilon=1.0, delta=1e-5)).hold
+    assert "claim" not in broken(examine_expression(text))
+
+
+def test_an_engine_that_is_planned_for_the_claim_passes() -> None:
+    text = "make_private_with_epsilon(target_epsilon=1.0, target_delta=1e-5, epochs=1, max_grad_norm=1.0)"
+    assert examine_expression(text, Asked(epsilon=1.0, delta=1e-5)).hold
+    smaller = by_rule(examine_expression(text, Asked(epsilon=1.0, delta=1e-7)), "claim")
+    assert smaller.level == "broken"  # at a smaller δ it is a larger ε
+    unread = by_rule(examine_expression("make_private(noise_multiplier=0.1, max_grad_norm=1.0)", Asked(1.0)), "values")
+    assert "sampling rate" in unread.what
+
+
+def test_an_epsilon_claimed_of_an_app_without_any_noise_does_not_hold(tmp_path: Path) -> None:
+    folder = write_app(tmp_path, "x = 1\n")
+    assert examine_folder(folder).hold
+    assert not examine_folder(folder, Asked(epsilon=4.0)).hold
+
+
+def test_epsilon_that_grows_with_the_model_is_that_of_the_model() -> None:
+    text = "clip(norm=1.0) | laplace(scale=1.0)"  # the L1 norm of p entries is up to √p times their L2 norm
+    assert by_rule(examine_expression(text, Asked(parameters=10_000)), "bound").numbers["epsilon"] == pytest.approx(100)
+    assert not examine_expression(text, Asked(epsilon=99.0, parameters=10_000)).hold
+    assert examine_expression(text, Asked(epsilon=101.0, parameters=10_000)).hold
+    unknown = by_rule(examine_expression(text, Asked(epsilon=101.0)), "bound")
+    assert (unknown.level, "--parameters" in unknown.remedy) == ("broken", True)
+    assert not examine_expression("SVTPrivacy()", Asked(epsilon=50.0)).hold  # 10.1 for 1,000 parameters, more for more
+
+
+MODS = "from flwr.clientapp import ClientApp\nfrom flwr.clientapp.mod import LocalDpMod\n"
+SVT = "from nvflare.app_common.filters import SVTPrivacy\n"
+OPACUS = "from opacus import PrivacyEngine\ne = PrivacyEngine()\n"
+CENTRAL = "from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping as D\n"
+EITHER = "try:\n    from small import S\nexcept ImportError:\n    S = 2.0\n"
+EVALUATES = "\n\n@app.evaluate()\ndef test(message, context): ...\n"
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        f"{MODS}private = {RIGHT}\nmods = [private]\napp = ClientApp(mods=mods)",
+        f"{MODS}mods = []\nmods.append({RIGHT})\napp = ClientApp(mods=mods)",
+        f"{MODS}mods = []\nmods += [{RIGHT}]\napp = ClientApp(None, mods)",
+        f"{MODS}mods: list = [{RIGHT}]\napp = ClientApp(mods=mods)",
+        f"{MODS}def mods():\n    return [{RIGHT}]\napp = ClientApp(mods=mods())",
+        f"{MODS}from app.mods import mods\napp = ClientApp(mods=mods)",
+    ],
+    ids=["names", "append", "add", "annotated", "function", "module"],
+)
+def test_mods_reach_an_app_by_any_name(client: str, tmp_path: Path) -> None:
+    folder = write_app(tmp_path, client + EVALUATES)
+    if "app.mods" in client:
+        (folder / "app" / "mods.py").write_text(f"{MODS}mods = [{RIGHT}]\n")
+    (one,) = examine_folder(folder).settings
+    assert "evaluation" in [finding.rule for finding in one.findings]
+
+
+def test_a_mod_of_the_function_that_builds_clients_is_not_the_apps(tmp_path: Path) -> None:
+    client = f"{MODS}def client_fn(context):\n    private = {RIGHT}\napp = ClientApp(client_fn)"
+    (one,) = examine_folder(write_app(tmp_path, client + EVALUATES)).settings
+    assert "evaluation" not in [finding.rule for finding in one.findings]
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        "from flwr.clientapp.mod import *\nx = LocalDpMod(1.0, 1e-4, 10.0, 1e-5)\n",
+        "import flwr as fl\nx = fl.client.mod.LocalDpMod(1.0, 1e-4, 10.0, 1e-5)\n",
+        "from flwr.client.mod import LocalDpMod\nPrivate = LocalDpMod\nx = Private(1.0, 1e-4, 10.0, 1e-5)\n",
+    ],
+    ids=["star", "package", "second name"],
+)
+def test_a_setting_is_found_under_any_name(client: str, tmp_path: Path) -> None:
+    claims = examine_folder(write_app(tmp_path, client))
+    assert len(claims.settings) == 1
+    assert "sensitivity" in broken(claims)
+
+
+@pytest.mark.parametrize(
+    ("client", "unread"),
+    [
+        (f"{SVT}SVTPrivacy(**how)\n", "fraction, epsilon, noise_var"),
+        (f"{OPACUS}e.make_private(noise_multiplier=1.0, max_grad_norm=1.0, **how)\n", "poisson_sampling"),
+        (f"{CENTRAL}D(*some, 5.0, 0.1, 10)\n", "noise_multiplier"),
+        (f"{MODS}{EITHER}LocalDpMod(1.0, S, 0.9, 1e-5)\n", "sensitivity"),
+    ],
+    ids=["keywords", "options", "stars", "imported or assigned"],
+)
+def test_arguments_that_a_call_hides_are_said_to_be_unread(client: str, unread: str, tmp_path: Path) -> None:
+    finding = by_rule(examine_folder(write_app(tmp_path, client)), "values")
+    assert finding.level == "caution"
+    assert unread in finding.what
+
+
+def test_a_constant_of_two_files_by_one_name_is_unread(tmp_path: Path) -> None:
+    folder = write_app(tmp_path, f"{MODS}from config import S\nLocalDpMod(1.0, S, 0.9, 1e-5)\n")
+    for name, value in (("a", "2.0"), ("b", "1e-4")):
+        (folder / name).mkdir()
+        (folder / name / "config.py").write_text(f"S = {value}\n")
+    assert "sensitivity" in by_rule(examine_folder(folder), "values").what
+
+
+@pytest.mark.parametrize(
+    ("server", "rounds"),
+    [
+        ("strategy.start(grid=grid, initial_arrays=arrays)\n", 3),  # Flower's own default
+        ("strategy.start(grid, arrays, 50)\n", 50),
+        ("import flwr as fl\nfl.server.ServerConfig(50)\n", 50),
+    ],
+)
+def test_rounds_are_read_by_their_place(server: str, rounds: int, tmp_path: Path) -> None:
+    claims = examine_folder(write_app(tmp_path, SOUND, server=server, rounds=1))
+    assert by_rule(claims, "composition").numbers["rounds"] == rounds
+
+
+def test_rounds_that_cannot_be_read_are_said(tmp_path: Path) -> None:
+    folder = write_app(tmp_path, SOUND, server="strategy.start(grid=grid, num_rounds=many())\n", rounds=1)
+    finding = by_rule(examine_folder(folder), "values")
+    assert "number of rounds" in finding.what
+    assert finding.where == "app/server.py:1"
+    assert not [f for f in examine_folder(folder, Asked(rounds=1)).settings[0].findings if f.rule == "values"]
+
+
+def test_an_engine_that_a_helper_builds_may_be_one_of_every_round(tmp_path: Path) -> None:
+    client = """
+from opacus import PrivacyEngine
+
+def private(model):
+    return PrivacyEngine().make_private_with_epsilon(
+        module=model, target_epsilon=1.0, target_delta=1e-5, epochs=1, max_grad_norm=1.0)
+"""
+    finding = by_rule(examine_folder(write_app(tmp_path, client, rounds=30)), "composition")
+    assert finding.level == "caution"
+    assert finding.numbers["rounds"] == 30
+
+
+def test_keras_seeds_numpy_as_well(tmp_path: Path) -> None:
+    claims = examine_folder(write_app(tmp_path, "import keras\nkeras.utils.set_random_seed(1)\n" + SOUND))
+    assert by_rule(claims, "generator").where == "app/client.py:2"
+
+
 # --- the command
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -64,6 +65,31 @@ def test_the_sum_of_a_round_can_be_secure() -> None:
         secret = federate(small_task(), clients(), Federation(**options, scheme=scheme, secure=True))  # type: ignore[arg-type]
         # two rounds, three entries each rounded by half of 2⁻³², and what the second round makes of that
         assert 0 < gap(secret, clear) < 20 * 2.0**-32
+
+
+def test_a_secure_sum_adds_parameters_by_name() -> None:
+    class Reversing(InProcess):
+        """An engine whose second client names its parameters in another order."""
+
+        def run(self, jobs: Sequence[Job]) -> Iterator[Reply | Lost]:
+            for reply in super().run(jobs):
+                assert isinstance(reply, Reply)
+                yield Reply(1, dict(reversed(reply.change.items()))) if reply.client == 1 else reply
+
+    how = Federation(rounds=1, steps=1, minibatch=None, secure=True)
+    assert gap(federate(small_task(), clients(), how, engine=Reversing()), federate(small_task(), clients(), how)) == 0
+
+
+def test_the_clients_of_a_recipe_are_no_clients_within_a_client() -> None:
+    task, how = small_task(), Federation(rounds=1, steps=2, minibatch=2)
+    summed = replace(task, recipe=replace(task.recipe, batch=2, clients=2))
+    assert gap(federate(summed, clients(), how), federate(task, clients(), how)) == 0
+
+
+def test_a_history_counts_its_rounds_without_the_model_before_them() -> None:
+    how = Federation(rounds=1, steps=1, minibatch=2)
+    assert "1 round," in repr(federate(small_task(), clients(), how, test=small_records(4)))
+    assert "1 round," in repr(federate(small_task(), clients(), how))
 
 
 def test_trainings_are_functions_of_their_seed() -> None:
@@ -185,6 +211,7 @@ def test_a_secure_sum_of_too_few_clients_keeps_the_rounds_before_it() -> None:
         (lambda t: {**t, "last.bias": t["last.bias"][:2]}, r"'last.bias' has shape \(2,\), the model's has \(4,\)"),
         (lambda t: {**t, "last.bias": t["last.bias"] / 0}, "'last.bias' holds NaN or infinite values"),
         (lambda t: {**t, "more": t["last.bias"]}, "the model has no parameter 'more'"),
+        (lambda t: {**t, "last.bias": t["last.bias"].tolist()}, "'last.bias' is a list, not a tensor"),
     ],
 )
 def test_an_update_that_does_not_fit_is_left_out(spoil, why: str) -> None:

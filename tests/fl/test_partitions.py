@@ -57,7 +57,7 @@ def test_a_small_alpha_is_skewed_and_a_large_one_is_not() -> None:
     assert float((shares(1e4) - 1 / 6).abs().max()) < 0.05
 
 
-@pytest.mark.parametrize("alpha", [1e-300, 1e-8, 1e-4])
+@pytest.mark.parametrize("alpha", [1e-320, 1e-300, 1e-8, 1e-4])
 def test_a_tiny_alpha_gives_every_class_to_one_client(alpha: float) -> None:
     shared = dirichlet(clients=6, alpha=alpha)(records())
     counts = torch.stack([torch.bincount(own.labels, minlength=10) for own in shared])

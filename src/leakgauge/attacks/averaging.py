@@ -35,11 +35,24 @@ def by_means(task: Task, observations: Sequence[Observation], attack: Attack) ->
     if set(places) <= {1}:
         return attack(task, observations)
     parts = [
-        attack(with_means(task, rounds), [_mean(observations[i]) if rounds > 1 else observations[i] for i in some])
+        _noted(
+            task,
+            rounds,
+            attack(with_means(task, rounds), [_mean(observations[i]) if rounds > 1 else observations[i] for i in some]),
+        )
         for rounds, some in places.items()
     ]
     order = [place for some in places.values() for place in some]
     return joined(parts, [order.index(place) for place in range(len(observations))])
+
+
+def _noted(task: Task, rounds: int, reconstruction: Reconstruction) -> Reconstruction:
+    """With a sentence that explains the noise which other notes may name."""
+    if rounds == 1:
+        return reconstruction
+    last, less = (parts_of(one.protection.update)[-1] for one in (task, with_means(task, rounds)))
+    note = f"{rounds} rounds are attacked by their mean: {last!r} becomes {less!r}"
+    return replace(reconstruction, notes=(*reconstruction.notes, note))
 
 
 def averages(task: Task, observation: Observation) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from leakgauge.claims.facts import Asked, Facts, Placed
-from leakgauge.claims.findings import Claims, Examined, refused
+from leakgauge.claims.findings import Claims, Examined, Finding, refused
 from leakgauge.claims.jobs import job_settings
 from leakgauge.claims.noise import noise_findings
 from leakgauge.claims.rules import findings_of
@@ -18,6 +18,8 @@ from leakgauge.claims.source import facts_of, read_program, setting_named, setti
 from leakgauge.errors import DataError, ExpressionError
 from leakgauge.expr import read
 
+ANSWERS = {"composition", "bound", "release", "claim", "values", "noise"}
+"""Rules that say something of an ε, if only that it cannot be read."""
 NOTHING = "no privacy setting that leakgauge knows was found, hence no claim to examine"
 
 
@@ -27,7 +29,7 @@ def examine_expression(text: str, asked: Asked = Asked()) -> Claims:  # noqa: B0
 
     value = read(text, (KIND, "defense"), where="claims", own_code=False).get()
     setting = value if isinstance(value, Setting) else Defend(protection=text)
-    return _claims(text, [Placed(setting)], Facts(), asked)
+    return _answered(_claims(text, [Placed(setting)], Facts(), asked), asked)
 
 
 def examine_folder(folder: Path, asked: Asked = Asked()) -> Claims:  # noqa: B008
@@ -45,7 +47,7 @@ def examine_folder(folder: Path, asked: Asked = Asked()) -> Claims:  # noqa: B00
         facts = dataclasses.replace(facts, rounds=rounds)
     notes += [*unread, *([] if placed or others else [NOTHING])]
     claims = _claims(str(folder), placed, facts, asked, notes)
-    return dataclasses.replace(claims, settings=(*claims.settings, *others))
+    return _answered(dataclasses.replace(claims, settings=(*claims.settings, *others)), asked)
 
 
 def examine_object(target: Any, asked: Asked = Asked(), *, name: str = "") -> Claims:  # noqa: B008
@@ -53,7 +55,7 @@ def examine_object(target: Any, asked: Asked = Asked(), *, name: str = "") -> Cl
     setting = setting_of(target)
     fields = [f for f in dataclasses.fields(setting) if f.default is not None]
     unread = tuple(f.name for f in fields if getattr(setting, f.name) is None)
-    return _claims(name or repr(target), [Placed(setting, unread=unread)], Facts(), asked)
+    return _answered(_claims(name or repr(target), [Placed(setting, unread=unread)], Facts(), asked), asked)
 
 
 def setting_of(target: Any) -> Setting:
@@ -104,3 +106,14 @@ def _claims(subject: str, placed: Iterable[Placed], facts: Facts, asked: Asked, 
             findings = ordered([*noise_findings(case, asked.capture), *findings])
         examined.append(Examined(repr(one.setting), one.where, findings))
     return Claims(subject, tuple(examined), tuple(notes))
+
+
+def _answered(claims: Claims, asked: Asked) -> Claims:
+    """With a finding where the user claims an ε, and nothing was found that could have one."""
+    rules = {finding.rule for one in claims.settings for finding in one.findings}
+    if asked.epsilon is None or rules & ANSWERS:
+        return claims
+    what = f"claimed is ε = {asked.epsilon:g}, and nothing that was found gives an ε"
+    remedy = "add noise, or give the setting that adds it"
+    unanswered = Examined(f"ε = {asked.epsilon:g}", "", (Finding("claim", "broken", what, remedy),))
+    return dataclasses.replace(claims, settings=(*claims.settings, unanswered))

@@ -30,6 +30,7 @@ class Facts:
 
     read: bool = False
     rounds: int | None = None
+    unread_rounds: str = ""
     numpy_seeds: tuple[str, ...] = ()
     torch_seeds: tuple[str, ...] = ()
     scalars: tuple[str, ...] = ()

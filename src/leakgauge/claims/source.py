@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 from leakgauge.claims.facts import Facts, Placed, Scope
 from leakgauge.claims.findings import Examined, Finding, refused
 from leakgauge.claims.settings import KIND, Setting
-from leakgauge.claims.values import UNKNOWN, Module, Program
+from leakgauge.claims.values import UNKNOWN, Module, Program, named_by
 from leakgauge.errors import DataError, LeakgaugeError
 from leakgauge.expr import REGISTRY
 
@@ -31,10 +32,15 @@ TORCH_SEEDS = (
     "torch.cuda.manual_seed",
     "torch.cuda.manual_seed_all",
     "torch.set_rng_state",
+    "torch.random.set_rng_state",
+    "torch.default_generator.manual_seed",
 )
-BOTH_SEEDS = ("seed_everything", "set_seed", "set_all_seeds")
+BOTH_SEEDS = ("seed_everything", "set_seed", "set_all_seeds", "set_random_seed", "set_determinism")
 """Functions by these last names seed everything, by custom."""
 
+GRID = {"grid", "initial_arrays"}
+DEFAULT_ROUNDS = 3
+"""Of ``start`` of Flower's strategies, if it is not told."""
 HANDED_ON = "it is built somewhere else, with values that only running the app would give"
 WRITE = "write the setting as an expression"
 
@@ -98,7 +104,7 @@ def settings_of(program: Program) -> tuple[list[Placed], list[Examined]]:
                 return placed, [*others, Examined("the rest", where, (more,))]
             if (name := _setting_name(node, module)) is not None:
                 try:
-                    placed.append(_placed(name, node, where, _scope(node, stack, module), module, program))
+                    placed.append(_placed(name, node, where, _scope(node, stack, module, program), module, program))
                 except (LeakgaugeError, TypeError, ValueError) as fault:
                     others.append(refused(name, where, fault))
             elif (name := _handed_on(node, stack, module)) is not None:
@@ -111,7 +117,8 @@ def _handed_on(node: ast.AST, stack: tuple[ast.AST, ...], module: Module) -> str
     if not isinstance(node, ast.Name | ast.Attribute) or (isinstance(stack[-1], ast.Attribute)):
         return None
     called = isinstance(stack[-1], ast.Call) and stack[-1].func is node
-    dotted = module.dotted(node)
+    called = called or node in module.aliases.values()  # examined where its other name is called
+    dotted = module.dotted(node, aliases=False)
     name = dotted.rpartition(".")[2]
     known = dotted.partition(".")[0] in PACKAGES and "." in dotted and setting_named(name) is not None
     return name if known and not called and not name.endswith("_mod") else None
@@ -138,7 +145,7 @@ def _setting_name(node: ast.AST, module: Module) -> str | None:
         method = name.startswith("make_private") and "." in dotted
         return name if known or method else None
     if isinstance(node, ast.Name | ast.Attribute):
-        dotted = module.dotted(node)
+        dotted = module.dotted(node, aliases=False)
         name = dotted.rpartition(".")[2]
         if name.endswith("_mod") and name in REGISTRY[KIND] and dotted.partition(".")[0] in PACKAGES:
             return name
@@ -150,9 +157,10 @@ def _placed(name: str, node: ast.AST, where: str, scope: Scope, module: Module, 
     if not isinstance(node, ast.Call):
         return Placed(maker(), where, scope)
     fields = {field.name: field for field in dataclasses.fields(maker)}
-    written = dict(zip(maker.order, node.args, strict=False))
+    plain = list(itertools.takewhile(lambda argument: not isinstance(argument, ast.Starred), node.args))
+    written = dict(zip(maker.order, plain, strict=False))  # what comes after *some may stand for any argument
     written.update({keyword.arg: keyword.value for keyword in node.keywords if keyword.arg})
-    spread = any(keyword.arg is None for keyword in node.keywords)
+    spread = len(plain) < len(node.args) or any(keyword.arg is None for keyword in node.keywords)
     values: dict[str, Any] = {}
     unread: list[str] = []
     for key, field in fields.items():
@@ -164,18 +172,18 @@ def _placed(name: str, node: ast.AST, where: str, scope: Scope, module: Module, 
             continue
         value = program.value(written.get(key), module)
         values[key] = None if value is UNKNOWN else value
-        if value is UNKNOWN and not (optional and key not in written):
+        if value is UNKNOWN:
             unread.append(key)
-    if "secure_mode" in fields:
+    if "secure_mode" in fields:  # the engine's, and no argument of the call
         values["secure_mode"] = program.secure
-    return Placed(maker(**values), where, scope, tuple(unread))
+    return Placed(maker(**values), where, scope, tuple(key for key in unread if key != "secure_mode"))
 
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def _scope(node: ast.AST, stack: tuple[ast.AST, ...], module: Module) -> Scope:
+def _scope(node: ast.AST, stack: tuple[ast.AST, ...], module: Module, program: Program) -> Scope:
     """Whether a setting is registered for every message of an app or for training, or built in each round."""
     for outer in reversed(stack):
         match outer:
@@ -183,23 +191,15 @@ def _scope(node: ast.AST, stack: tuple[ast.AST, ...], module: Module) -> Scope:
                 return "app"
             case ast.Call(func=ast.Attribute(attr="train")):
                 return "train"
-            case ast.FunctionDef(name=name, decorator_list=decorators) if not any(
-                node is inner for d in decorators for inner in ast.walk(d)
-            ):
-                return "round" if name in ("fit", "train") or any(_trains(d) for d in decorators) else "train"
-    return "app" if _in_app_by_name(node, stack, module) else "train"
-
-
-def _in_app_by_name(node: ast.AST, stack: tuple[ast.AST, ...], module: Module) -> bool:
-    """Whether the one name that holds this setting, or the list with it, is given to a ClientApp."""
-    names = {
-        target.id
-        for outer in stack
-        if isinstance(outer, ast.Assign)
-        for target in outer.targets
-        if isinstance(target, ast.Name)
-    }
-    return not names.isdisjoint(module.given_to_apps)
+            case (
+                ast.FunctionDef(name=name, decorator_list=decorators)
+                | ast.AsyncFunctionDef(name=name, decorator_list=decorators)
+            ) if not any(node is inner for d in decorators for inner in ast.walk(d)):
+                if name in ("fit", "train") or any(_trains(d) for d in decorators):
+                    return "round"
+                break
+    in_app = any((module.name, name) in program.given_to_apps for outer in stack for name in named_by(outer))
+    return "app" if in_app else "train"
 
 
 def _trains(decorator: ast.expr) -> bool:
@@ -212,9 +212,11 @@ def facts_of(program: Program, placed: Iterable[Placed]) -> Facts:
     seen_by = [(module, node) for module in program.modules.values() for node in ast.walk(module.tree)]
     calls = [(module, node, module.dotted(node.func)) for module, node in seen_by if isinstance(node, ast.Call)]
     weights = list(_weights(program, seen_by))
+    rounds, unread_rounds = _rounds(program, calls)
     return Facts(
         read=True,
-        rounds=_rounds(program, calls),
+        rounds=rounds,
+        unread_rounds=unread_rounds,
         numpy_seeds=_seeds(calls, NUMPY_SEEDS),
         torch_seeds=_seeds(calls, TORCH_SEEDS),
         scalars=tuple(module.where(node) for module, node, name in calls if _makes_scalar(module, node, name)),
@@ -254,7 +256,7 @@ def _is_false(node: ast.expr) -> bool:
 
 
 def _evaluates(node: ast.AST) -> bool:
-    if not isinstance(node, ast.FunctionDef):
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
     targets = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
     method = node.name == "evaluate" and bool(node.args.args) and node.args.args[0].arg == "self"
@@ -281,22 +283,41 @@ def _stated(node: ast.AST) -> Iterator[ast.expr]:
             )
         case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=key))], value=value) if key in EXAMPLES:
             yield value
-        case ast.FunctionDef(name="fit", args=arguments, body=body) if (
-            arguments.args and arguments.args[0].arg == "self"
-        ):
+        case (
+            ast.FunctionDef(name="fit", args=arguments, body=body)
+            | ast.AsyncFunctionDef(name="fit", args=arguments, body=body)
+        ) if arguments.args and arguments.args[0].arg == "self":
             for inner in (i for statement in body for i in ast.walk(statement)):
                 match inner:
                     case ast.Return(value=ast.Tuple(elts=[_, count, _])):
                         yield count
 
 
-def _rounds(program: Program, calls: Iterable[tuple[Module, ast.Call, str]]) -> int | None:
-    """The number of rounds: what is passed as ``num_rounds``, else the configuration's ``num-server-rounds``."""
-    values = [program.config.get("num-server-rounds")]
-    for module, node, _ in calls:
-        values += [program.value(k.value, module) for k in node.keywords if k.arg == "num_rounds"]
+def _rounds(program: Program, calls: Iterable[tuple[Module, ast.Call, str]]) -> tuple[int | None, str]:
+    """The largest number of rounds, of what calls pass as such and the configuration's ``num-server-rounds``; and
+    where a call passes what only running the app would give."""
+    values, unread = [program.config.get("num-server-rounds")], ""
+    for module, node, dotted in calls:
+        passed = [program.value(argument, module) for argument in _passed_rounds(node, dotted)]
+        values += passed
+        if UNKNOWN in passed:
+            unread = unread or module.where(node)
     numbers = [value for value in values if isinstance(value, int) and not isinstance(value, bool) and value > 0]
-    return max(numbers, default=None)
+    return max(numbers, default=None), unread
+
+
+def _passed_rounds(node: ast.Call, dotted: str) -> Iterator[ast.expr]:
+    """What one call says of the number of rounds: ``num_rounds=…`` of any, and what Flower's take by its place."""
+    named = [k.value for k in node.keywords if k.arg == "num_rounds"]
+    last, keywords = dotted.rpartition(".")[2], {k.arg for k in node.keywords}
+    if named:
+        yield from named
+    elif last == "start" and (keywords & GRID or any(isinstance(a, ast.Name) and a.id in GRID for a in node.args[:1])):
+        third = node.args[2] if len(node.args) > 2 else None
+        unread = None in keywords or any(isinstance(argument, ast.Starred) for argument in node.args)
+        yield ast.Name("**") if unread else third or ast.Constant(DEFAULT_ROUNDS)
+    elif last == "ServerConfig" and node.args:
+        yield node.args[0]
 
 
 def setting_named(name: str) -> type[Setting] | None:

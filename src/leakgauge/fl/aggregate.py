@@ -23,8 +23,9 @@ def secure_mean(
     sums: SecureSums, changes: Mapping[int, Tree], weights: Mapping[int, float], number: int
 ) -> dict[str, Tensor]:
     """The same by a secure sum of weighted changes and weights: the server sees neither of a single client."""
-    encoded = {str(k): fixed_point(tree, len(changes), weight=weights[k]) for k, tree in changes.items()}
     like = next(iter(changes.values()))
+    ordered = {k: {name: tree[name] for name in like} for k, tree in changes.items()}  # a sum knows no names
+    encoded = {str(k): fixed_point(tree, len(changes), weight=weights[k]) for k, tree in ordered.items()}
     return from_fixed_point(sums.attempt(encoded, f"update {number}"), like)
 
 
@@ -33,6 +34,8 @@ def misfit(change: Tree, params: Tree) -> str | None:
     for name, p in params.items():
         if name not in change:
             return f"its update has no parameter {name!r}"
+        if not isinstance(change[name], Tensor):  # an engine of somebody's own may hand over anything
+            return f"{name!r} is a {type(change[name]).__name__}, not a tensor"
         if change[name].shape != p.shape:
             return f"{name!r} has shape {tuple(change[name].shape)}, the model's has {tuple(p.shape)}"
         if not bool(change[name].isfinite().all()):

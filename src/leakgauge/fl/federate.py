@@ -190,6 +190,7 @@ class Run:
                 batch=steps * size,
                 minibatch=size,
                 local_steps=steps,
+                clients=1,  # the sum of several is the federation's
                 shares="change",
                 learning_rate=self.how.learning_rate,
             )

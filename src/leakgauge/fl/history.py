@@ -50,4 +50,6 @@ class History:
         return tuple((one.number, lost) for one in self.rounds for lost in one.lost)
 
     def __repr__(self) -> str:
-        return f"History({len(self.rounds)} rounds, accuracy {self.accuracy:.4f}, {len(self.lost)} answers lost)"
+        last = max((one.number for one in self.rounds), default=0)  # number 0 is the model before training
+        rounds = f"{last} round{'s' if last != 1 else ''}"
+        return f"History({rounds}, accuracy {self.accuracy:.4f}, {len(self.lost)} answers lost)"

@@ -167,7 +167,10 @@ def _proportions(alphas: Tensor, generator: Generator) -> Tensor:
     """
     larger = torch._standard_gamma(alphas + 1, generator=generator)
     uniform = torch.rand(alphas.shape, dtype=alphas.dtype, generator=generator)
-    return (larger.log() + uniform.log() / alphas).softmax(0)
+    logs = larger.log() + uniform.log() / alphas
+    if not bool(logs.isfinite().any()):  # an α so small that even the logarithms overflow: the largest takes all
+        return torch.nn.functional.one_hot(uniform.argmax(), len(alphas)).to(alphas)
+    return logs.softmax(0)
 
 
 def _sorted(labels: Tensor) -> Tensor:

@@ -88,7 +88,7 @@ class Totals:
         counts = {name: [len(own), classes_of(own)] for name, own in zip(names, clients, strict=True)}
         if len(clients) < LEAST:
             raise DomainError(
-                f"{len(clients)} clients cannot add up their counts in secret",
+                f"{len(clients)} client{'s' if len(clients) > 1 else ''} cannot add up their counts in secret",
                 where="federate",
                 remedy="give totals=Totals.in_clear(clients), which tells the server every count",
             )

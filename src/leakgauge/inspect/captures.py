@@ -99,7 +99,7 @@ def _check(after: State, names: Mapping[str, Tensor]) -> None:
         if n in after.tensors and after.tensors[n].shape != p.shape
     ]
     problems += [
-        f"{n!r} holds {str(after.tensors[n].dtype).removeprefix('torch.')}, an update holds numbers with a point"
+        f"{n!r} holds {str(after.tensors[n].dtype).removeprefix('torch.')}, an update must be floating-point"
         for n in names
         if n in after.tensors and not after.tensors[n].is_floating_point()
     ]

@@ -25,6 +25,17 @@ class Case:
         return self.asked.rounds or self.facts.rounds
 
 
+COMPOSING = {"composition", "bound", "release"}
+"""Rules whose findings depend on the number of rounds."""
+SIZES = (1000, 1_000_000)
+"""Numbers of parameters to speak of where the model's is not known."""
+
+
+def sizes_of(case: Case) -> tuple[int, ...]:
+    """The parameters of the model, or :data:`SIZES`."""
+    return SIZES if case.asked.parameters is None else (case.asked.parameters,)
+
+
 Rule = Callable[[Case], Iterator[Finding]]
 RULES: dict[type[Setting], list[Rule]] = {}
 
@@ -49,6 +60,9 @@ def findings_of(case: Case) -> tuple[Finding, ...]:
         for function in functions
         for finding in function(case)
     ]
+    if case.facts.unread_rounds and case.asked.rounds is None and {f.rule for f in findings} & COMPOSING:
+        what = f"the number of rounds is no constant: {case.rounds or 1} assumed"
+        findings.append(Finding("values", "caution", what, "say --rounds", where=case.facts.unread_rounds))
     if case.placed.unread:
         what = f"not constants, so not examined: {', '.join(case.placed.unread)}"
         findings.append(Finding("values", "caution", what, "write the setting as an expression", where=where))

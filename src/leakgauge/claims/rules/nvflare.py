@@ -7,11 +7,8 @@ from collections.abc import Iterator
 from leakgauge.claims.findings import Finding
 from leakgauge.claims.gaussian import short
 from leakgauge.claims.probes import nvflare as probes
-from leakgauge.claims.rules.base import Case, judged, rule
+from leakgauge.claims.rules.base import Case, judged, rule, sizes_of
 from leakgauge.claims.settings import ExcludeVars, PercentilePrivacy, SVTPrivacy
-
-SIZES = (1000, 1_000_000)
-"""Numbers of parameters to speak of where the model's is not known."""
 
 
 @rule(PercentilePrivacy)
@@ -67,14 +64,13 @@ def released(case: Case) -> Iterator[Finding]:
     else:
         outcome = probes.svt_release(setting.noise_var, setting.gamma)
         each, note = outcome.numbers.get("per value", float(setting.noise_var or 0)), outcome.note
-        sizes = SIZES if case.asked.parameters is None else (case.asked.parameters,)
-        totals = {size: choosing + each * setting.uploads(size) for size in sizes}
+        totals = {size: choosing + each * setting.uploads(size) for size in sizes_of(case)}
         numbers = {f"epsilon of {size} parameters": rounds * total for size, total in totals.items()}
         text = ", ".join(f"ε = {short(total)} a round for {size:,} parameters" for size, total in totals.items())
-    total = min(numbers.values())
+    total, largest = min(numbers.values()), max(numbers.values())
     target = case.asked.epsilon if case.asked.epsilon is not None else choosing + float(setting.epsilon_release or 0.0)
     over = f", {rounds} rounds add up to {short(total)} or more" if rounds > 1 else ""
-    if total <= target * (1 + 1e-9):
+    if largest <= target * (1 + 1e-9):
         yield Finding("release", "holds", text, "", numbers, probe=note)
         return
     what = (

@@ -68,8 +68,6 @@ def sampling(case: Case) -> Iterator[Finding]:
 def composition(case: Case) -> Iterator[Finding]:
     """An engine that is built in every round forgets the rounds before it."""
     setting, rounds = case.placed.setting, case.rounds
-    if case.placed.scope != "round" and case.asked.rounds is None:
-        return
     if rounds is None or rounds < 2:
         return
     if isinstance(setting, MakePrivateWithEpsilon) and setting.target_epsilon and setting.target_delta:
@@ -83,17 +81,44 @@ def composition(case: Case) -> Iterator[Finding]:
         return
     total, target = one.epsilon(delta, rounds), case.asked.epsilon if case.asked.epsilon is not None else stated
     numbers = {"epsilon": total, "rounds": float(rounds), "sum": rounds * stated}
-    what = (
-        f"every round builds a new engine, which knows nothing of the others: {rounds} rounds at ε = {short(stated)} "
-        f"spend about ε = {short(total)} at δ = {delta:g} (as Gaussian releases; at most {short(rounds * stated)} at "
-        f"δ = {rounds * delta:g})"
+    spent = (
+        f"{rounds} rounds at ε = {short(stated)} spend about ε = {short(total)} at δ = {delta:g} "
+        f"(as Gaussian releases; at most {short(rounds * stated)} at δ = {rounds * delta:g})"
     )
-    if total > target * (1 + 1e-9):
-        yield Finding(
-            "composition", "broken", what, f"plan every round for {short(_share(target, delta, rounds))}", numbers
-        )
-    else:
+    certain = case.placed.scope == "round" or case.asked.rounds is not None  # else a helper may run once a round
+    built = "every round builds a new engine, which" if certain else "if every round builds a new engine, it"
+    what = f"{built} knows nothing of the others: {spent}"
+    remedy = f"plan every round for {short(_share(target, delta, rounds))}"
+    if total <= target * (1 + 1e-9):
         yield Finding("composition", "holds", what, "", numbers)
+    elif certain:
+        yield Finding("composition", "broken", what, remedy, numbers)
+    else:
+        yield Finding("composition", "caution", what, f"keep one engine, or {remedy}", numbers)
+
+
+@rule(MakePrivate, MakePrivateWithEpsilon)
+def claim(case: Case) -> Iterator[Finding]:
+    """What one engine is planned for, beside the ε that the user claims."""
+    setting, claimed = case.placed.setting, case.asked.epsilon
+    if claimed is None:
+        return
+    if isinstance(setting, MakePrivateWithEpsilon) and setting.target_epsilon and setting.target_delta:
+        stated, delta = setting.target_epsilon, case.asked.delta or setting.target_delta
+        total = stated
+        if delta != setting.target_delta:
+            total = Release(gaussian_mu(stated, setting.target_delta), 1.0).epsilon(delta)
+        what = f"one engine is planned for ε = {short(stated)} at δ = {setting.target_delta:g}"
+        if delta != setting.target_delta:
+            what += f" (about {short(total)} at δ = {delta:g}, as a Gaussian release)"
+        if total > claimed * (1 + 1e-9):
+            remedy = f"say target_epsilon={claimed:g}, or claim what it is planned for"
+            yield Finding("claim", "broken", f"{what}, claimed is ε = {claimed:g}", remedy, {"epsilon": total})
+        else:
+            yield Finding("claim", "holds", what, "", {"epsilon": total})
+    elif isinstance(setting, MakePrivate) and setting.noise_multiplier != 0:
+        what = f"ε = {claimed:g} depends on the sampling rate and the number of steps, which the setting does not have"
+        yield Finding("values", "caution", what, "compare it with the engine's get_epsilon(delta) after the last round")
 
 
 def _share(epsilon: float, delta: float, rounds: int) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from leakgauge.bounds import bound_of
 from leakgauge.claims.findings import Finding
 from leakgauge.claims.gaussian import DELTA, short
-from leakgauge.claims.rules.base import Case, rule
+from leakgauge.claims.rules.base import Case, rule, sizes_of
 from leakgauge.claims.settings import Defend
 
 
@@ -21,16 +21,23 @@ def bound(case: Case) -> Iterator[Finding]:
     if setting.protection is None:
         return
     rounds, delta = case.rounds or 1, case.asked.delta or DELTA
-    figure = bound_of(protection(setting.protection), 1, rounds=rounds, delta=delta).epsilon
-    if figure.value is None:
-        yield Finding(
-            "bound", "caution" if case.asked.epsilon is None else "broken", f"no ε is proven: {figure.sentence}"
-        )
+    whole, sizes = protection(setting.protection), sizes_of(case)
+    figures = {size: bound_of(whole, size, rounds=rounds, delta=delta).epsilon for size in sizes}
+    totals = {size: figure.value for size, figure in figures.items() if figure.value is not None}
+    if len(totals) < len(figures):
+        sentence = next(figure.sentence for figure in figures.values() if figure.value is None)
+        yield Finding("bound", "caution" if case.asked.epsilon is None else "broken", f"no ε is proven: {sentence}")
         return
-    numbers = {"epsilon": figure.value, "rounds": float(rounds), "delta": delta}
-    what = f"ε = {short(figure.value)} at δ = {delta:g} after {rounds} round{'s' if rounds > 1 else ''}"
-    if case.asked.epsilon is not None and figure.value > case.asked.epsilon * (1 + 1e-9):
-        yield Finding("bound", "broken", f"{what}, claimed is ε = {case.asked.epsilon:g}", "add noise", numbers)
+    largest, smallest = max(totals.values()), min(totals.values())
+    numbers = {"epsilon": largest, "rounds": float(rounds), "delta": delta}
+    after = f"at δ = {delta:g} after {rounds} round{'s' if rounds > 1 else ''}"
+    what, remedy = f"ε = {short(largest)} {after}", "add noise"
+    if smallest < largest * (1 - 1e-9):  # Laplace noise on a norm that is not its own
+        numbers |= {f"epsilon of {size} parameters": total for size, total in totals.items()}
+        each = ", ".join(f"ε = {short(total)} for {size:,} parameters" for size, total in totals.items())
+        what, remedy = f"it grows with the model: {each} {after}", "say --parameters, or add noise"
+    if case.asked.epsilon is not None and largest > case.asked.epsilon * (1 + 1e-9):
+        yield Finding("bound", "broken", f"{what}, claimed is ε = {case.asked.epsilon:g}", remedy, numbers)
     else:
         yield Finding("bound", "holds", what, "", numbers)
 
