@@ -100,15 +100,16 @@ class Arms:
         """The p-value of the most exposed record by itself."""
         return single_p(self.nearness.values(), self.groups, batch=self.batch)
 
-    def recognised(self, metric: str, threshold: float) -> int:
-        """How many records reach a threshold and beat every null."""
+    def recognised(self, metric: str, threshold: float) -> npt.NDArray[np.bool_]:
+        """Which records reach a threshold and beat every null."""
         real = self.best("real", metric)
-        return int(((real >= threshold) & (real > self.null(metric))).sum())
+        reach: npt.NDArray[np.bool_] = (real >= threshold) & (real > self.null(metric))
+        return reach
 
     def nearly(self, metric: str, threshold: float) -> Nearly:
         """The best record that is not recognised, and the best null where that stood in its way."""
         real, null = self.best("real", metric), self.null(metric)
-        missed = np.flatnonzero((real < threshold) | (real <= null))
+        missed = np.flatnonzero(~self.recognised(metric, threshold))
         if not len(missed):
             return Nearly(float(real.max()))
         record = missed[real[missed].argmax()]

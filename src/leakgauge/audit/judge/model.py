@@ -105,7 +105,7 @@ class Result(Value):
 
     @property
     def records(self) -> dict[str, tuple[Record, ...]]:
-        """Defense → its records, most exposed first."""
+        """Defense → its records: the recognised ones, then the most exposed, first."""
         return {name: defense.records for name, defense in self.defenses.items()}
 
     @property
@@ -241,8 +241,8 @@ class Result(Value):
         return card.html(self)
 
 
-def _worst_first(row: Mapping[str, Any]) -> tuple[float, float]:
-    return (math.inf if row["exposure"] is None else row["exposure"], -row["score"])
+def _worst_first(row: Mapping[str, Any]) -> tuple[bool, float, float]:
+    return (not row["recognised"], math.inf if row["exposure"] is None else row["exposure"], -row["score"])
 
 
 def _wrong(fault: ValidationError) -> str:

@@ -17,10 +17,10 @@ from leakgauge.types import Domain
 def records(
     finished: Finished, where: Where, arms: Arms, early: Encodings | None, metric: str, labels: Sequence[int]
 ) -> list[Record]:
-    """Every record with its best reconstruction and the best null, most exposed first."""
+    """Every record with its best reconstruction and the best null; recognised ones, then the most exposed, first."""
     best = {name: arms.best("real", name) for name in arms.prior}
     nulls = {arm: arms.best(arm, metric) for arm in NULLS if arm != "prior"}
-    exposure = arms.exposure()
+    exposure, recognised = arms.exposure(), arms.recognised(metric, finished.study.metrics.threshold)
     rows = []
     for i, label in enumerate(labels):
         arm = max(nulls, key=lambda null: (nulls[null][i], null))
@@ -35,6 +35,7 @@ def records(
                 scores={name: float(scores[i]) for name, scores in best.items()},
                 null=float(nulls[arm][i]),
                 prior=float(arms.prior[metric][i]),
+                recognised=bool(recognised[i]),
                 exposure=float(exposure[i]),
                 adversary=winner,
                 cell=cell,
@@ -44,7 +45,7 @@ def records(
                 encoding=_encoding(finished, where, early.arms, metric, i) if early else None,
             )
         )
-    return sorted(rows, key=lambda row: (row.exposure, -row.score, row.record))
+    return sorted(rows, key=lambda row: (not row.recognised, row.exposure, -row.score, row.record))
 
 
 def _encoding(finished: Finished, where: Where, arms: Arms, metric: str, record: int) -> EncodingRow:

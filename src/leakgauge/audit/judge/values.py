@@ -125,7 +125,8 @@ class EncodingRow(Value):
 class Record(Value):
     """One record under one defense, and where its reconstruction and its null are.
 
-    ``score`` and ``null`` are in the metric that judges, ``scores`` the best over the adversaries in every metric.
+    ``score`` and ``null`` are in the metric that judges, ``scores`` the best over the adversaries in every metric;
+    ``recognised``: it reaches the threshold and beats every null.
     """
 
     record: Row
@@ -134,6 +135,7 @@ class Record(Value):
     scores: dict[str, Finite] = {}
     null: Finite
     prior: Finite | None = None
+    recognised: bool = False
     exposure: Finite | None = None
     adversary: str = ""
     cell: str = ""

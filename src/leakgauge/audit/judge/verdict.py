@@ -76,7 +76,7 @@ def find(arms: Arms, rules: Rules) -> Finding:
     """Compare the update with the nulls."""
     real = arms.best("real", rules.metric)
     gains = {null: arms.excess(rules.metric, null) for null in NULLS}
-    recognised = arms.recognised(rules.metric, rules.threshold)
+    recognised = int(arms.recognised(rules.metric, rules.threshold).sum())
     nearly, labels = arms.nearly(rules.metric, rules.threshold), max(arms.labels.values(), default=None)
     return Finding(gains, arms.single(), recognised, len(real), nearly, labels)
 
@@ -110,7 +110,7 @@ def look(encodings: Encodings, rules: Rules) -> Encoded:
     """Compare the update with the nulls, scored against encodings."""
     arms = encodings.arms
     real = arms.best("real", rules.metric)
-    recognised = arms.recognised(rules.metric, rules.threshold)
+    recognised = int(arms.recognised(rules.metric, rules.threshold).sum())
     gain, mean, best = arms.excess(rules.metric), float(real.mean()), float(real.max())
     return Encoded(encodings.called, encodings.lone, gain, recognised, len(real), mean, best)
 
