@@ -48,6 +48,8 @@ class Outcome:
 
     plan: Plan
     faults: dict[str, str]
+    resumed: int = 0
+    """Cells that were in the folder before, where anybody may have put them."""
 
 
 def execute(
@@ -70,6 +72,7 @@ def execute(
     planned = plan(study, ablate=ablate, secret=redaction_key() if redact else "")
     if not getattr(engine, "shares", False):
         with locked(folder):
+            forget(folder)  # of a shared run that was killed: faults, and cells by names that no redaction has
             _begin(study, store, planned)
             return _run(study, store, planned, engine, report, attack=attack)
     lock = SharedLock(folder)
@@ -123,7 +126,7 @@ def _listed(planned: Plan) -> bytes:
 def _run(study: Study, store: Store, planned: Plan, engine: Engine, report: Report | None, *, attack: bool) -> Outcome:
     left = [c for c in planned.cells if not store.done(c.id)] if attack else []
     store.log(event="start", left=len(left), cells=len(planned.cells), engine=repr(engine))
-    done, faults = len(planned.cells) - len(left), {}
+    done, faults = (resumed := len(planned.cells) - len(left)), {}
     for cell, fault in engine.run(study, left, store):
         _still_there(store.folder)
         done += 1
@@ -133,7 +136,7 @@ def _run(study: Study, store: Store, planned: Plan, engine: Engine, report: Repo
             best = None if fault else best_score(store.result(cell.id))
             report(Event(done, len(planned.cells), cell, best, fault))
     store.log(event="end", faults=len(faults))
-    return Outcome(planned, faults)
+    return Outcome(planned, faults, resumed)
 
 
 def _still_there(folder: Path) -> None:
