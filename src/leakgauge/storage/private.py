@@ -42,6 +42,8 @@ def prepare(folder: Path) -> None:
             raise LeakgaugeError(
                 f"{links[0]} is a link, which may lead out of it", where=str(folder), remedy="remove the link"
             )
+        if files := [name for name in _WITHIN[:2] if (folder / name).exists() and not (folder / name).is_dir()]:
+            raise LeakgaugeError(f"{files[0]} is no folder", where=str(folder), remedy="remove it")
     except OSError as fault:
         reason = "it is a file" if isinstance(fault, FileExistsError) else fault.strerror
         remedy = "give a folder that you can write to"
@@ -69,6 +71,6 @@ def _write(path: Path, content: bytes) -> None:
         os.replace(temporary, path)
     except BaseException as fault:
         Path(temporary).unlink(missing_ok=True)
-        if isinstance(fault, OSError) and fault.errno and fault.filename is None:  # a full disk does not say where
-            fault.filename = str(path)
+        if isinstance(fault, OSError) and fault.errno:  # a full disk does not say where, a rename what nobody knows
+            fault.filename, fault.filename2 = str(path), None
         raise

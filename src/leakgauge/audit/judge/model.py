@@ -192,7 +192,7 @@ class Result(Value):
     def save(self, path: str | Path) -> Path:
         """Write it, readable by its owner only, as a JSON file or into a folder; returns the file."""
         path = Path(path)
-        file = path if path.suffix == ".json" else path / FILE
+        file = path if path.suffix == ".json" and not path.is_dir() else path / FILE
         write(file, self.text().encode(errors="replace"))  # half a surrogate pair, in a result of somebody else's
         return file
 
