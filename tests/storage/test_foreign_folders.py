@@ -150,5 +150,13 @@ def test_what_cannot_be_written_is_named_and_not_its_temporary_file(tmp_path: Pa
     (tmp_path / "plan.json").mkdir()
     with pytest.raises(OSError, match="directory") as raised:
         write(tmp_path / "plan.json", b"[]")
-    assert raised.value.filename == str(tmp_path / "plan.json")
+    assert str(raised.value).endswith(f"Is a directory: '{tmp_path / 'plan.json'}'")
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_names_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = os.open
+    monkeypatch.setattr(os, "open", lambda path, *rest: opened("/dev/full", os.O_WRONLY))
+    with pytest.raises(OSError, match=r"No space left on device: '.*log\.jsonl'"):
+        Store(tmp_path).log(event="start")

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from leakgauge.errors import LeakgaugeError, brief
 from leakgauge.storage import numbers
-from leakgauge.storage.private import swept, write
+from leakgauge.storage.private import naming, swept, write
 from leakgauge.storage.redaction import coarse
 from leakgauge.storage.streams import regular
 
@@ -172,7 +172,7 @@ class Store:
         # without waiting: a pipe of this name, which somebody put there, is an error and not a standstill
         # and a link is not followed: it could lead anywhere
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
-        with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:
+        with naming(path), open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:
             file.write(line)
 
     def timings(self) -> dict[str, float]:

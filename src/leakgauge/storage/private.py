@@ -10,6 +10,8 @@ import errno
 import os
 import re
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from leakgauge.errors import LeakgaugeError
@@ -62,15 +64,25 @@ def write(path: Path, content: bytes) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp gives mode 0600
+    with naming(path):
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp gives mode 0600
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of the system name this file: a full disk names none, a rename a temporary one that nobody knows."""
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException as fault:
-        Path(temporary).unlink(missing_ok=True)
-        if isinstance(fault, OSError) and fault.errno:  # a full disk does not say where, a rename what nobody knows
-            fault.filename, fault.filename2 = str(path), None
-        raise
+        yield
+    except OSError as fault:
+        if not fault.errno:
+            raise
+        raise OSError(fault.errno, fault.strerror, str(path)) from None  # of the kind that the number stands for
