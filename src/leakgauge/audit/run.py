@@ -109,7 +109,8 @@ def _join(store: Store, planned: Plan) -> None:
     """Check that those who share the run folder run the same audit."""
     claim(store)
     path = store.folder / "plan.json"
-    same = path.is_file() and path.read_bytes() == _listed(planned)
+    listed = _listed(planned)
+    same = path.is_file() and path.stat().st_size == len(listed) and path.read_bytes() == listed
     if not same or store.redact == (store.folder / RECORDS).exists():
         raise StoreError(
             "those who share it run another audit",
@@ -156,7 +157,7 @@ def claim(store: Store) -> None:
     """The run folder belongs to one environment."""
     path = store.folder / "environment.json"
     mine = canonical(environment())
-    if path.is_file() and path.read_text(encoding="utf-8", errors="replace") != mine:
+    if path.is_file() and _beginning(path) != mine:
         raise StoreError(
             f"was begun in another environment ({_differences(path)})",
             where=str(store.folder),
@@ -165,10 +166,16 @@ def claim(store: Store) -> None:
     write(path, mine.encode())
 
 
+def _beginning(path: Path) -> str:
+    """What the file of an environment says; more than a megabyte says none."""
+    with path.open("rb") as stream:
+        return stream.read(1 << 20).decode(errors="replace")
+
+
 def _differences(path: Path) -> str:
     """What the environment of a run folder has otherwise, in words."""
     try:
-        theirs = dict(json.loads(path.read_text(encoding="utf-8", errors="replace")))
+        theirs = dict(json.loads(_beginning(path)))
     except (ValueError, TypeError, RecursionError):
         return "versions or CPU features differ"
     return differences(theirs, environment())

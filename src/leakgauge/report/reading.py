@@ -79,7 +79,7 @@ class Run:
         """A file beside the result; a report without it is worth more than no report."""
         path = self.folder / name
         try:
-            return numbers.loads(path.read_text()) if path.is_file() else None
+            return numbers.loads(numbers.content(path)) if path.is_file() else None
         except (OSError, ValueError, RecursionError):
             return None
 

@@ -180,7 +180,7 @@ class Result(Value):
         if file.exists() and not file.is_file():  # reading a pipe or a device may never end
             raise RunError("is no regular file", where=str(file), remedy="run the audit again")
         try:
-            raw = numbers.loads(file.read_bytes())
+            raw = numbers.loads(numbers.content(file))
         except FileNotFoundError:
             what = f"has no {FILE}" if path.is_dir() else "there is no such file or folder"
             remedy = "name the --out folder of a finished `leakgauge audit`, or its result.json"
