@@ -112,7 +112,9 @@ class InstaHide(MixUp):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.public, str) and PATH.fullmatch(self.public):  # within a text nobody announces code
+        if self.public is not None and not isinstance(self.public, str):
+            raise DomainError("public must be a text", where="instahide", remedy="name a data set")
+        if self.public is not None and PATH.fullmatch(self.public):  # within a text nobody announces code
             raise DataError(
                 f"public = {self.public!r} names code, which a defense does not run",
                 where="instahide",
