@@ -163,3 +163,33 @@ def _members(group: int) -> list[str]:
     listed = subprocess.run(["ps", "-eo", "pgid=,stat=,args="], capture_output=True, text=True, check=True)
     rows = (line.split(None, 2) for line in listed.stdout.splitlines())
     return [row[-1] for row in rows if row[0] == str(group) and not row[1].startswith("Z")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scores": None},
+        {"scores": {"ssim": ["a"] * 8, "psnr": ["b"] * 8}},
+        {"scores": {"ssim": [1e308] * 8, "psnr": [1e308] * 8}},
+        {"labels": "abc"},
+        {"nearness": []},
+        {"evaluations": None},
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_cells_that_say_something_else_are_one_sentence(
+    study: Study, tmp_path: Path, change: dict[str, object]
+) -> None:
+    run = tmp_path / "run"
+    audit(study, run)
+    for path in (run / "cells").glob("*.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(StoreError, match="no result follows from these cells"):
+        audit(study, run)
+
+
+def test_a_run_folder_may_be_named_like_a_file(study: Study, tmp_path: Path) -> None:
+    audit(study, tmp_path / "run.json")
+    assert (tmp_path / "run.json" / "result.json").is_file()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from leakgauge.audit import audit
 from leakgauge.audit.cells import Cell
+from leakgauge.audit.engines.claims import Claims
 from leakgauge.audit.plan import plan
 from leakgauge.audit.store import Store
 from leakgauge.audit.work import Outcome, Work
@@ -271,3 +272,15 @@ def test_reports_of_a_plain_run_do_not_outlive_a_redaction_that_is_killed(
         audit(study, run, redact=True)
     left = {path.name for path in run.iterdir()}
     assert not left & {"report.html", "report.md", "junit.xml", "result.json", "records.safetensors"}
+
+
+def test_claims_of_a_shared_run_that_was_killed_do_not_outlive_redaction(study: Study, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    claims = Claims(run, 60.0)
+    identity = plan(study).cells[0].id
+    run.mkdir()
+    assert claims.take(identity) is not None  # its holder is killed
+    claims.fail(identity, f"ValueError: {SECRET}")
+    audit(study, run, redact=True)
+    assert SECRET not in texts(run)
+    assert not [path for path in run.rglob("*") if identity in path.name]

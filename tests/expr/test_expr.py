@@ -21,6 +21,7 @@ from leakgauge.defenses import Chain, Gaussian, clip, gaussian
 from leakgauge.errors import DomainError, ExpressionError, LeakgaugeError, SeveralFaultsError
 from leakgauge.expr import REGISTRY, Part, parse, read, register
 from leakgauge.priors import norm, tv
+from leakgauge.types import Domain
 
 
 @dataclass(frozen=True, repr=False)
@@ -322,3 +323,31 @@ def test_what_is_no_text_is_refused() -> None:
 def test_any_text_is_read_or_refused_with_an_error_of_ours(text: str) -> None:
     with suppress(LeakgaugeError):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "adversary(prior='my_package:prior')",
+        "adversary(likelihood=5)",
+        "adversary(solver=tv())",
+        "adversary(prior=None)",
+        "best_of(attacks=5, judge=adversary())",
+        "best_of(attacks=(analytic(),), judge=1.0)",
+        "staged(stages={'a': 1})",
+        "adversary(solver=lbfgs(wolfe=(1,)))",
+        "instahide(public={'a': 1})",
+    ],
+)
+def test_a_literal_in_the_place_of_a_part_is_a_fault(text: str) -> None:
+    import leakgauge.attacks
+    import leakgauge.defenses  # noqa: F401 - importing them registers their parts
+
+    assert read(text, own_code=False).faults
+
+
+def test_a_text_in_the_place_of_a_bound_of_weights_is_a_fault() -> None:
+    from leakgauge.models import build
+
+    with pytest.raises(LeakgaugeError, match="uniform is x"):
+        build("mlp(uniform='x')", Domain("image", (1, 4, 4), 2))

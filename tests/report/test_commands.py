@@ -65,7 +65,7 @@ def test_compare_prints_tables_or_markdown(app: typer.Typer, tmp_path: Path) -> 
 
 
 def test_names_from_a_run_cannot_steer_the_terminal(app: typer.Typer, tmp_path: Path) -> None:
-    folder = str(make(tmp_path / "a", {"\x1b[31mred\ud800": "exact"}))
+    folder = str(make(tmp_path / "a", {"\x1b[31mred": "exact"}))
     got = CliRunner().invoke(app, ["compare", folder, folder])
     assert got.exit_code == 0, got.output
     assert "\x1b" not in got.output

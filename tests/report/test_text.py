@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
 
+from leakgauge.audit.judge.model import Result
 from leakgauge.audit.judge.values import Figure
 from leakgauge.audit.judge.words import INCONCLUSIVE, LADDER, fails
 from leakgauge.report import junit, markdown, read
@@ -30,6 +32,16 @@ def test_markdown_shows_hostile_names_as_text() -> None:
     assert plain("a\n# b") == r"a \# b"
     assert code("a | b") == r"`a \| b`"
     assert code("`x`") == "`` `x` ``"
+
+
+def test_markdown_shows_a_hostile_unit_as_text(tmp_path: Path) -> None:
+    run = read(make(tmp_path / "run", {"none": "recognisable"}))
+    raw = run.result.as_json()
+    for metric in raw["metrics"]:
+        metric["unit"] = "<script>|"
+    text = markdown(replace(run, result=Result.of_json(raw)))
+    assert r"&lt;script&gt;\|" in text
+    assert "<script>" not in text
 
 
 @pytest.mark.parametrize("fail_on", LADDER[1:])

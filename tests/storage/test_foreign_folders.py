@@ -18,7 +18,7 @@ from leakgauge.expr import read
 from leakgauge.guards import positive
 from leakgauge.models import build
 from leakgauge.storage.lock import locked
-from leakgauge.storage.private import prepare
+from leakgauge.storage.private import prepare, write
 from leakgauge.storage.redaction import coarse
 from leakgauge.study.spec import SpecError, load
 from leakgauge.types import Domain
@@ -143,3 +143,26 @@ def test_a_network_of_sizes_that_nothing_can_count() -> None:
 
 def test_the_largest_float_is_redacted_to_a_number() -> None:
     assert coarse([1.79e308, -1.79e308, 0.123]) == [1.7e308, -1.7e308, 0.12]
+
+
+@pytest.mark.parametrize("name", ["cells", "claims"])
+def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("no folder")
+    with pytest.raises(LeakgaugeError, match=f"{name} is no folder; remove it"):
+        prepare(tmp_path)
+
+
+def test_what_cannot_be_written_is_named_and_not_its_temporary_file(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").mkdir()
+    with pytest.raises(OSError, match="directory") as raised:
+        write(tmp_path / "plan.json", b"[]")
+    assert str(raised.value).endswith(f"Is a directory: '{tmp_path / 'plan.json'}'")
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_names_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = os.open
+    monkeypatch.setattr(os, "open", lambda path, *rest: opened("/dev/full", os.O_WRONLY))
+    with pytest.raises(OSError, match=r"No space left on device: '.*log\.jsonl'"):
+        Store(tmp_path).log(event="start")

@@ -21,7 +21,8 @@ from PIL import Image
 from torch import nn
 
 from leakgauge.audit.judge.model import Result, RunError
-from leakgauge.audit.store import Store
+from leakgauge.audit.run import claim
+from leakgauge.audit.store import Store, StoreError
 from leakgauge.data.cifar import read_cifar
 from leakgauge.data.delimited import read_csv
 from leakgauge.data.folder import MOST_PIXELS, read_folder
@@ -207,3 +208,23 @@ def test_a_file_is_written_although_a_sweep_took_it_away(tmp_path: Path, monkeyp
     write(tmp_path / "a.json", b"whole")
     assert (tmp_path / "a.json").read_bytes() == b"whole"
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_files_of_a_run_folder_that_are_huge_and_take_no_room(tmp_path: Path) -> None:
+    cells = tmp_path / "cells"
+    cells.mkdir()
+    for name in ("result.json", "plan.json", "log.jsonl", "environment.json", "cells/a.json"):
+        with (tmp_path / name).open("wb") as file:
+            file.write(b"{")
+            file.truncate(1 << 40)
+    (cells / "b.json").write_text('{"tensors": "00"}')
+    store = Store(tmp_path)
+    with pytest.raises(RunError, match=r"result\.json: cannot be read \(has more than 256 MB\)"):
+        Result.load(tmp_path)
+    with pytest.raises(StoreError, match=r"a\.json: cannot be read \(has more than 256 MB\)"):
+        store.result("a")
+    with pytest.raises(StoreError, match="was begun in another environment"):
+        claim(store)
+    assert store.timings() == {}
+    store.sweep()
+    assert not list(cells.glob("*.json"))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Generator, Tensor, nn
+from typer.testing import CliRunner
 
 import leakgauge as lg
+from leakgauge import expr
 from leakgauge.audit.plan import plan
+from leakgauge.cli import app
 from leakgauge.defenses import Release, UpdatePart
 from leakgauge.study import SpecError
 from leakgauge.types import Context, Tree
@@ -111,3 +116,35 @@ def test_cells_depend_on_the_source_of_own_attacks() -> None:
 
     assert source_of([lg.attacks.adaptive()]) == ""
     assert source_of([attack]) != ""
+
+
+def test_code_within_a_text_is_never_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "records_of_a_stranger.py").write_text("raise SystemExit('ran')")
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = tmp_path / "spec.toml"
+    defense = "instahide(k=4, public='records_of_a_stranger:records')"
+    spec.write_text(f'[task]\nmodel = "mlp()"\n[defenses]\nhidden = "{defense}"\n')
+    for command in ("check", "audit"):
+        ended = CliRunner().invoke(app, [command, str(spec)], env={"COLUMNS": "200"})
+        assert ended.exit_code == 2, ended.output
+        assert "'records_of_a_stranger:records' names code, which a defense does not run" in ended.output
+    assert "records_of_a_stranger" not in sys.modules
+
+
+def test_a_part_of_an_installed_package_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Entry:
+        name = "from_a_package"
+
+        def load(self) -> type:
+            raise AssertionError("imported without a word")
+
+    monkeypatch.setattr(expr.parts, "entry_points", lambda *, group: [Entry()])
+    expr.plugins.cache_clear()
+    try:
+        spec = tmp_path / "spec.toml"
+        spec.write_text('[task]\nmodel = "mlp()"\n[defenses]\nnone = "identity()"\nown = "from_a_package()"\n')
+        ended = CliRunner().invoke(app, ["audit", str(spec)])
+    finally:
+        expr.plugins.cache_clear()
+    assert ended.exit_code == 2, ended.output
+    assert "runs code that it names: from_a_package; look at that code" in ended.output

@@ -208,6 +208,12 @@ class BestOf(Part):
     judge: Adversary
 
     def __post_init__(self) -> None:
+        if not isinstance(self.attacks, tuple | list) or not all(map(callable, self.attacks)):
+            raise DomainError(
+                "attacks must be several attacks", where="best_of", remedy="give best_of(attacks=(…,), judge=…)"
+            )
+        if not isinstance(self.judge, Adversary):
+            raise DomainError("judge must be an adversary", where="best_of", remedy="say judge=adversary()")
         if not self.attacks:
             raise DomainError("there is no attack", where="best_of", remedy="give best_of(attacks=(…,), judge=…)")
 

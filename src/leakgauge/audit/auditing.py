@@ -9,10 +9,10 @@ from pathlib import Path
 from leakgauge.audit.engines import Engine, InProcess, LocalPool
 from leakgauge.audit.judge.model import Result
 from leakgauge.audit.judge.result import result
-from leakgauge.audit.run import Report, execute
-from leakgauge.audit.store import Store, canonical, write
-from leakgauge.doctor.diagnosis import examine
-from leakgauge.errors import LeakgaugeError
+from leakgauge.audit.run import Outcome, Report, execute
+from leakgauge.audit.store import Store, StoreError, canonical, write
+from leakgauge.doctor.diagnosis import Diagnosis, examine
+from leakgauge.errors import LeakgaugeError, brief
 from leakgauge.study.study import Study
 from leakgauge.threads import one_thread
 
@@ -74,9 +74,24 @@ def _audit(
         warn(f"every verdict is `invalid`: this set-up is not your client's; nothing is attacked. {diagnosis.sentence}")
     outcome = execute(study, out, engine=engine, report=report, redact=redact, ablate=ablate, attack=valid)
     store = Store(out)
-    answer = result(study, outcome, store, diagnosis)
+    answer = _judged(study, outcome, store, diagnosis)
     if redact:
         answer = answer.redacted()
     answer.save(out)
     write(out / "timings.json", canonical(store.timings()).encode())
     return answer
+
+
+def _judged(study: Study, outcome: Outcome, store: Store, diagnosis: Diagnosis | None) -> Result:
+    """The result. A cell that was there before may be anybody's: one that says something else is named as the cause."""
+    try:
+        return result(study, outcome, store, diagnosis)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as fault:
+        if not outcome.resumed:
+            raise
+        reason = brief(" ".join(f"{type(fault).__name__}: {fault}".split()))
+        raise StoreError(
+            f"no result follows from these cells ({reason})",
+            where=str(store.folder / "cells"),
+            remedy="delete them; the same command computes them again",
+        ) from fault

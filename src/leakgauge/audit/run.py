@@ -48,6 +48,8 @@ class Outcome:
 
     plan: Plan
     faults: dict[str, str]
+    resumed: int = 0
+    """Cells that were in the folder before, where anybody may have put them."""
 
 
 def execute(
@@ -70,6 +72,7 @@ def execute(
     planned = plan(study, ablate=ablate, secret=redaction_key() if redact else "")
     if not getattr(engine, "shares", False):
         with locked(folder):
+            forget(folder)  # of a shared run that was killed: faults, and cells by names that no redaction has
             _begin(study, store, planned)
             return _run(study, store, planned, engine, report, attack=attack)
     lock = SharedLock(folder)
@@ -106,7 +109,8 @@ def _join(store: Store, planned: Plan) -> None:
     """Check that those who share the run folder run the same audit."""
     claim(store)
     path = store.folder / "plan.json"
-    same = path.is_file() and path.read_bytes() == _listed(planned)
+    listed = _listed(planned)
+    same = path.is_file() and path.stat().st_size == len(listed) and path.read_bytes() == listed
     if not same or store.redact == (store.folder / RECORDS).exists():
         raise StoreError(
             "those who share it run another audit",
@@ -123,7 +127,7 @@ def _listed(planned: Plan) -> bytes:
 def _run(study: Study, store: Store, planned: Plan, engine: Engine, report: Report | None, *, attack: bool) -> Outcome:
     left = [c for c in planned.cells if not store.done(c.id)] if attack else []
     store.log(event="start", left=len(left), cells=len(planned.cells), engine=repr(engine))
-    done, faults = len(planned.cells) - len(left), {}
+    done, faults = (resumed := len(planned.cells) - len(left)), {}
     for cell, fault in engine.run(study, left, store):
         _still_there(store.folder)
         done += 1
@@ -133,7 +137,7 @@ def _run(study: Study, store: Store, planned: Plan, engine: Engine, report: Repo
             best = None if fault else best_score(store.result(cell.id))
             report(Event(done, len(planned.cells), cell, best, fault))
     store.log(event="end", faults=len(faults))
-    return Outcome(planned, faults)
+    return Outcome(planned, faults, resumed)
 
 
 def _still_there(folder: Path) -> None:
@@ -153,7 +157,7 @@ def claim(store: Store) -> None:
     """The run folder belongs to one environment."""
     path = store.folder / "environment.json"
     mine = canonical(environment())
-    if path.is_file() and path.read_text(encoding="utf-8", errors="replace") != mine:
+    if path.is_file() and _beginning(path) != mine:
         raise StoreError(
             f"was begun in another environment ({_differences(path)})",
             where=str(store.folder),
@@ -162,10 +166,16 @@ def claim(store: Store) -> None:
     write(path, mine.encode())
 
 
+def _beginning(path: Path) -> str:
+    """What the file of an environment says; more than a megabyte says none."""
+    with path.open("rb") as stream:
+        return stream.read(1 << 20).decode(errors="replace")
+
+
 def _differences(path: Path) -> str:
     """What the environment of a run folder has otherwise, in words."""
     try:
-        theirs = dict(json.loads(path.read_text(encoding="utf-8", errors="replace")))
+        theirs = dict(json.loads(_beginning(path)))
     except (ValueError, TypeError, RecursionError):
         return "versions or CPU features differ"
     return differences(theirs, environment())

@@ -22,8 +22,8 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from leakgauge.errors import LeakgaugeError, brief
-from leakgauge.storage import numbers
-from leakgauge.storage.private import swept, write
+from leakgauge.storage import json_files
+from leakgauge.storage.private import naming, swept, write
 from leakgauge.storage.redaction import coarse
 from leakgauge.storage.streams import regular
 
@@ -115,9 +115,9 @@ class Store:
         log, lines = self.folder / "log.jsonl", list[str]()
         if not log.is_file():
             return
-        for line in log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
+        for line in self._logged().splitlines(keepends=True):
             with suppress(ValueError, RecursionError, TypeError):
-                event = numbers.loads(line)
+                event = json_files.loads(line)
                 lines += [line] if isinstance(event, dict) and wanted(event) else []
         write(log, "".join(lines).encode())
 
@@ -147,7 +147,7 @@ class Store:
         try:
             if not path.is_file():  # reading a pipe or a device may never end
                 raise ValueError("is no regular file" if path.exists() else "no such file")
-            read: Any = numbers.loads(path.read_text(encoding="utf-8"))
+            read: Any = json_files.loads(json_files.content(path).decode())
             if not isinstance(read, dict):
                 raise ValueError("is no table of values")
         except (OSError, ValueError, RecursionError) as fault:
@@ -172,17 +172,23 @@ class Store:
         # without waiting: a pipe of this name, which somebody put there, is an error and not a standstill
         # and a link is not followed: it could lead anywhere
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
-        with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:
+        with naming(path), open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:
             file.write(line)
+
+    def _logged(self) -> str:
+        """The text of the log; none where there is no log, or one that no audit wrote."""
+        path = self.folder / "log.jsonl"
+        try:
+            return json_files.content(path).decode(errors="replace") if path.is_file() else ""
+        except ValueError:
+            return ""
 
     def timings(self) -> dict[str, float]:
         """Cell → seconds of one processor, from the log."""
         seconds: dict[str, float] = {}
-        path = self.folder / "log.jsonl"
-        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-        for line in text.splitlines():
+        for line in self._logged().splitlines():
             with suppress(ValueError, RecursionError, OverflowError):  # a kill may cut a line; others may write, too
-                match numbers.loads(line):
+                match json_files.loads(line):
                     case {"event": "done", "cell": str(cell), "seconds": int() | float() as spent}:
                         seconds[cell] = float(spent)
         return seconds
@@ -211,4 +217,5 @@ class Store:
         path = self._tensors(identity)
         if not path.is_file():
             return self.redact  # a redacted run drops them on purpose
-        return bool(digest == _digest(path.read_bytes()))
+        with path.open("rb") as stream:  # in pieces: it may be of any size
+            return bool(digest == hashlib.file_digest(stream, "sha256").hexdigest())

@@ -9,7 +9,7 @@ import typer
 
 from leakgauge.cli.terminal import echo
 from leakgauge.errors import LeakgaugeError
-from leakgauge.expr import PATH
+from leakgauge.expr import PATH, plugins
 
 Allowed = Annotated[
     bool, typer.Option("--own-code", help="Run the code that the spec names (package.module:name); trust it first.")
@@ -22,7 +22,9 @@ def announce(*texts: str, allowed: bool = True) -> None:
     A spec may come from anybody, so that what it names runs only if the user said so. The current folder comes last
     on Python's path: a file in it cannot stand in for an installed package.
     """
-    paths = list(dict.fromkeys(path for text in texts for path in PATH.findall(text)))
+    # a part that an installed package offers has a name without a path, and is somebody's code, too
+    found = (path for text in texts for path in (PATH.findall(text) or [text][: text in plugins()]))
+    paths = list(dict.fromkeys(found))
     if not paths:
         return
     if not allowed:

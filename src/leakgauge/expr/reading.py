@@ -262,7 +262,7 @@ class _Reader:
         except LeakgaugeError as fault:
             self.faults.append(fault)
             return _UNBUILT
-        except (TypeError, ValueError, OverflowError) as fault:
+        except (TypeError, ValueError, OverflowError, LookupError, AttributeError) as fault:
             return self.fail(f"{name}: {fault}", remedy)
 
 

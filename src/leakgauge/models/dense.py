@@ -48,7 +48,8 @@ class Mlp(Network):
         model = sequence(*layers, (f"linear{self.depth + 1}", nn.Linear(before, domain.classes)))
         if self.uniform is None:
             return model
-        if not (self.uniform > 0 and math.isfinite(self.uniform)):
+        number = isinstance(self.uniform, int | float)
+        if not (number and self.uniform > 0 and math.isfinite(self.uniform)):
             raise ModelError(f"uniform is {self.uniform}", where=repr(self), remedy="give a finite bound above 0")
         return uniform(model, self.uniform)
 

@@ -129,8 +129,8 @@ def _records(run: Run) -> list[str]:
         (
             plain(s.name),
             str(r.record),
-            judge.text(r.score),
-            judge.text(r.null),
+            plain(judge.text(r.score)),
+            plain(judge.text(r.null)),
             formats.p_value(r.exposure),
         )
         for s in story.subjects(run.result)
@@ -148,7 +148,7 @@ def _encodings(run: Run) -> list[str]:
             str(c.step),
             plain(d.encoding.called),
             formats.encoding(d.encoding),
-            judge.text(d.encoding.mean),
+            plain(judge.text(d.encoding.mean)),
             plain(formats.gain(d.encoding.excess, judge)),
             plain(formats.p_value(d.encoding.p)),
             formats.above(d, run.result.thresholds.recognisable),
@@ -212,7 +212,7 @@ def _bounds(run: Run) -> list[str]:
         ceiling = formats.bound(bound)
         if ceiling != formats.NOTHING:
             ceiling += f" recognised{f', per {bound.unit}' if bound.unit else ''}"
-        lines.append(f"- **{plain(subject.name)}** ({ceiling}): {plain('; '.join(sentences))}.")
+        lines.append(f"- **{plain(subject.name)}** ({plain(ceiling)}): {plain('; '.join(sentences))}.")
         lines += [f"  - assumes: {plain(assumed)}" for assumed in bound.assumptions]
     reached = f"Beside each, what the attack reached: {REACHED}."
     return ["", "## Bounds: what no adversary exceeds", "", reached, "", *lines] if lines else []

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
 from leakgauge.audit.judge.model import Result, RunError
-from leakgauge.storage import numbers
+from leakgauge.storage import json_files
 
 __all__ = ["Input", "Run", "RunError", "read"]
 
@@ -79,7 +79,7 @@ class Run:
         """A file beside the result; a report without it is worth more than no report."""
         path = self.folder / name
         try:
-            return numbers.loads(path.read_text()) if path.is_file() else None
+            return json_files.loads(json_files.content(path)) if path.is_file() else None
         except (OSError, ValueError, RecursionError):
             return None
 

@@ -10,6 +10,8 @@ import errno
 import os
 import re
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from leakgauge.errors import LeakgaugeError
@@ -42,6 +44,8 @@ def prepare(folder: Path) -> None:
             raise LeakgaugeError(
                 f"{links[0]} is a link, which may lead out of it", where=str(folder), remedy="remove the link"
             )
+        if files := [name for name in _WITHIN[:2] if (folder / name).exists() and not (folder / name).is_dir()]:
+            raise LeakgaugeError(f"{files[0]} is no folder", where=str(folder), remedy="remove it")
     except OSError as fault:
         reason = "it is a file" if isinstance(fault, FileExistsError) else fault.strerror
         remedy = "give a folder that you can write to"
@@ -60,15 +64,25 @@ def write(path: Path, content: bytes) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp gives mode 0600
+    with naming(path):
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp gives mode 0600
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of the system name this file: a full disk names none, a rename a temporary one that nobody knows."""
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException as fault:
-        Path(temporary).unlink(missing_ok=True)
-        if isinstance(fault, OSError) and fault.errno and fault.filename is None:  # a full disk does not say where
-            fault.filename = str(path)
-        raise
+        yield
+    except OSError as fault:
+        if not fault.errno:
+            raise
+        raise OSError(fault.errno, fault.strerror, str(path)) from None  # of the kind that the number stands for

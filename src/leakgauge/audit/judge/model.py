@@ -28,7 +28,7 @@ from leakgauge.audit.judge.values import (
 from leakgauge.audit.judge.words import INCONCLUSIVE, Word, fails, severity, worst
 from leakgauge.errors import ExitCode, LeakgaugeError
 from leakgauge.meaning import PSNR, SSIM, Meaning
-from leakgauge.storage import numbers
+from leakgauge.storage import json_files
 from leakgauge.storage.private import write
 from leakgauge.storage.redaction import LEFT_OUT, coarse, discreet
 
@@ -180,7 +180,7 @@ class Result(Value):
         if file.exists() and not file.is_file():  # reading a pipe or a device may never end
             raise RunError("is no regular file", where=str(file), remedy="run the audit again")
         try:
-            raw = numbers.loads(file.read_bytes())
+            raw = json_files.loads(json_files.content(file))
         except FileNotFoundError:
             what = f"has no {FILE}" if path.is_dir() else "there is no such file or folder"
             remedy = "name the --out folder of a finished `leakgauge audit`, or its result.json"
@@ -192,7 +192,7 @@ class Result(Value):
     def save(self, path: str | Path) -> Path:
         """Write it, readable by its owner only, as a JSON file or into a folder; returns the file."""
         path = Path(path)
-        file = path if path.suffix == ".json" else path / FILE
+        file = path if path.suffix == ".json" and not path.is_dir() else path / FILE
         write(file, self.text().encode(errors="replace"))  # half a surrogate pair, in a result of somebody else's
         return file
 

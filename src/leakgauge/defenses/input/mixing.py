@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 from leakgauge import data, guards
 from leakgauge.defenses.stages import Encoded, InputPart
 from leakgauge.errors import DataError, DomainError
-from leakgauge.expr import register
+from leakgauge.expr import PATH, register
 from leakgauge.types import Domain, Nuisance, Records
 
 Law = Literal["dirichlet", "normal"]
@@ -112,6 +112,14 @@ class InstaHide(MixUp):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.public is not None and not isinstance(self.public, str):
+            raise DomainError("public must be a text", where="instahide", remedy="name a data set")
+        if self.public is not None and PATH.fullmatch(self.public):  # within a text nobody announces code
+            raise DataError(
+                f"public = {self.public!r} names code, which a defense does not run",
+                where="instahide",
+                remedy="name a data set, an .npz file or a folder of images",
+            )
         if self.public is not None and self.k < 3:
             raise DomainError(
                 f"with public images k must be at least 3, got {self.k}: two are the client's own",

@@ -5,11 +5,23 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+from pathlib import Path
 from typing import Any
 
+MOST = 256 << 20
+"""Bytes of a file in a run folder that are read into memory: the result of 10,000 records in 20 defenses has 100 MB."""
 _HALVES = re.compile(r"\\u[dD][89a-fA-F]")
 """Half of a letter beyond 65,535; two of them are one."""
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a file; a ValueError where they are too many. A file of any size may take no room on a disk."""
+    with path.open("rb") as stream:
+        if os.fstat(stream.fileno()).st_size > MOST:
+            raise ValueError(f"has more than {MOST >> 20} MB")
+        return stream.read(MOST)
 
 
 def loads(text: str | bytes) -> Any:
