@@ -42,12 +42,18 @@ class LabelReader:
         return cls(task, LastLayer.of(task, one.params, one.buffers))
 
     def counts(self, one: Round, batch: int, rule: Rule = "auto") -> Counts:
-        """How many examples of each class the update of ``batch`` examples gives away."""
+        """How many examples of each class the update of ``batch`` examples gives away, and how sure that is."""
+        counts = self.read(one, batch, rule)
+        if rule != "auto":
+            return counts
+        return replace(counts, confidence=min(counts.confidence, self._share_right(one, batch)))
+
+    def read(self, one: Round, batch: int, rule: Rule = "auto") -> Counts:
+        """The counts without simulated clients: as sure as the likelihood is, which may be too sure."""
         guards.choice(rule, "rule", "labels", get_args(Rule))
         weight, bias = self.layer.names
         if rule == "auto":
-            counts = self._likeliest(one, batch)
-            return replace(counts, confidence=min(counts.confidence, self._share_right(one, batch)))
+            return self._likeliest(one, batch)
         if rule == "bias" and bias is None:
             raise ModelError("the last layer has no bias", where="labels", remedy='use rule="auto"')
         sign = -1.0 if self.task.recipe.shares == "change" else 1.0  # a weight change points against the gradient
@@ -114,7 +120,10 @@ def counts_of(task: Task, observation: Observation, rule: Rule = "auto") -> Coun
 
 def labels_of(task: Task, observation: Observation, rule: Rule = "auto") -> Tensor:
     """The granted labels of an observation, else those that its first round betrays, ``[batch]``."""
-    return counts_of(task, observation, rule).labels if observation.labels is None else observation.labels
+    if observation.labels is not None:
+        return observation.labels
+    one = observation.rounds[0]
+    return LabelReader.of(task, one).read(one, observation.batch, rule).labels
 
 
 def labels_by_restart(task: Task, observations: Sequence[Observation], rule: Rule, restarts: int) -> Tensor:
@@ -128,5 +137,5 @@ def labels_by_restart(task: Task, observations: Sequence[Observation], rule: Rul
             continue
         one = observation.rounds[0]
         reader = reader or LabelReader.of(task, one)
-        every.append(torch.stack(reader.counts(one, observation.batch, rule).hypotheses(restarts)))
+        every.append(torch.stack(reader.read(one, observation.batch, rule).hypotheses(restarts)))
     return torch.stack(every)
