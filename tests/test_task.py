@@ -121,6 +121,16 @@ def test_a_model_that_does_not_fit_is_refused_with_what_and_remedy(which: str) -
     assert raised.value.remedy
 
 
+@pytest.mark.parametrize("device", ["cuda", "cuda:7", "no such device"])
+def test_a_device_that_is_not_there_is_refused_in_a_sentence(device: str) -> None:
+    if device == "cuda" and torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    domain = Domain("image", (1, 4, 4), 2)
+    task = Task(nn.Sequential(nn.Flatten(), nn.Linear(16, 2)), domain)
+    with pytest.raises(ModelError, match=f'Task.to: cannot be moved to {device} .*; stay on "cpu"'):
+        task.to(device)
+
+
 def test_a_client_shows_its_examples_and_representations_to_defenses() -> None:
     task, records = small_task(batch=3), small_records(3)
     context = ClientContext(task, records, task.params)

@@ -296,7 +296,13 @@ class Task:
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Task:
         """The same task on another device or in another precision."""
-        moved = copy.deepcopy(self.model).to(device=device, dtype=dtype)
+        try:
+            moved = copy.deepcopy(self.model).to(device=device, dtype=dtype)
+        except (AssertionError, RuntimeError) as fault:  # torch asserts that it was built for the device
+            reason = str(fault).splitlines()[0]
+            raise ModelError(
+                f"cannot be moved to {device} ({reason})", where="Task.to", remedy='stay on "cpu"'
+            ) from None
         return replace(self, model=moved)
 
 
