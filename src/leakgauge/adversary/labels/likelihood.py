@@ -61,7 +61,8 @@ def counted(evidence: Evidence, path: Sequence[LastLayer], recipe: Recipe, batch
 
 
 def _factors(base: Tensor, batch: int) -> int:
-    """How many factors are tried: the largest count changes by a third of a label from one to the next."""
+    """How many factors are tried: from one to the next no count changes by more than a third of a label, as far as a
+    table of all hypotheses allows."""
     return max(81, min(15 * batch, HYPOTHESES // base.numel()))
 
 

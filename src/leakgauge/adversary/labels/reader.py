@@ -85,8 +85,7 @@ class LabelReader:
             for trial in range(TRIALS):
                 shares = torch._sample_dirichlet(torch.full((classes,), SKEW), generator=generator)
                 labels = torch.multinomial(shares, batch, replacement=True, generator=generator)
-                records = Records(drawn_inputs(self.task.domain, batch), labels, self.task.domain)
-                sent = send(self.task, records, one.params, (trial,))
+                sent = send(self.task, self._drawn(labels), one.params, (trial,))
                 granted = {address: sent.drawn[address] for address in one.granted if address in sent.drawn}
                 read = self._likeliest(replace(one, observed=sent.observed, granted=granted), batch)
                 right += float(overlap(labels.bincount(minlength=classes), read.counts.unsqueeze(0))[0])
@@ -100,10 +99,13 @@ class LabelReader:
 
     def _simulated(self, one: Round, counts: Tensor) -> Round:
         """The round of a client with these labels and drawn inputs, without a defense."""
-        labels = spelled(counts)
-        records = Records(drawn_inputs(self.task.domain, len(labels)), labels, self.task.domain)
-        drawn = self.task.draw(len(labels), (0,))
+        records = self._drawn(spelled(counts))
+        drawn = self.task.draw(len(records), (0,))
         return replace(one, observed=self.task.update(records, one.params, drawn))
+
+    def _drawn(self, labels: Tensor) -> Records:
+        """Records with these labels and inputs that anybody can draw."""
+        return Records(drawn_inputs(self.task.domain, len(labels)), labels, self.task.domain)
 
     def _path(self, one: Round, steps: int) -> list[LastLayer]:
         """The last layer on the straight way through a weight change, which everybody sees."""
