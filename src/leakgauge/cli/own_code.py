@@ -22,8 +22,9 @@ def announce(*texts: str, allowed: bool = True) -> None:
     A spec may come from anybody, so that what it names runs only if the user said so. The current folder comes last
     on Python's path: a file in it cannot stand in for an installed package.
     """
+    found = [path for text in texts for path in PATH.findall(text)]
     # a part that an installed package offers has a name without a path, and is somebody's code, too
-    found = (path for text in texts for path in (PATH.findall(text) or [text][: text in plugins()]))
+    found += [text for text in texts if text in plugins()]
     paths = list(dict.fromkeys(found))
     if not paths:
         return
