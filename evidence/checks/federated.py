@@ -96,7 +96,7 @@ def lrp_table_1_mlp(context: Context) -> Measurement:
 
 @check("lrp_table_1_cnn", rows="lrp-table-1", cost="long")
 def lrp_table_1_cnn(context: Context) -> Measurement:
-    """A small CNN, nine pairs of rates with and without perturbation."""
+    """LeNet-5, nine pairs of rates with and without perturbation."""
     return _table_1(context, "cnn")
 
 
@@ -126,7 +126,7 @@ def lockstep() -> Measurement:
 
 @check("lrp_table_2", rows="lrp-table-2", cost="long")
 def lrp_table_2(context: Context) -> Measurement:
-    """A small CNN over 100 clients: vanilla by both schemes, LRP and ada-LRP."""
+    """LeNet-5 over 100 clients: vanilla by both schemes, LRP and ada-LRP."""
     arms = [arm for arm in ARMS if not arm.startswith("IID")]
     units = [f"{arm}, seed {seed}" for arm in arms for seed in SEEDS]
     outcome = reproduced(TABLE_2, "lrp/table-2", context, scale="full", only=units)
@@ -140,7 +140,7 @@ def lrp_table_2(context: Context) -> Measurement:
         },
         detail="test accuracy in percent; MNIST, 100 clients with 1 to 9 shards of 200 (a fifth held back), 10 per "
         "round, 50 steps on batches of 32, rate 0.01 with a cosine, 100 rounds (the paper's number is in its "
-        "appendix), cnn_13700, three seeds; n_k and |Y_k| by secure sums",
+        "appendix), lenet5, three seeds; n_k and |Y_k| by secure sums",
         table=beside(outcome),
     )
 

@@ -16,7 +16,7 @@ from leakgauge.types import Domain
 
 GREY = Domain("image", (1, 28, 28), 10)
 COLOUR = Domain("image", (3, 32, 32), 10)
-NAMES = ["bayes_cnn", "cnn_13700", "convbig", "convnet64", "dlg_lenet", "logistic", "mlp", "resnet18"]
+NAMES = ["bayes_cnn", "cnn_13700", "convbig", "convnet64", "dlg_lenet", "lenet5", "logistic", "mlp", "resnet18"]
 
 
 def size(model: nn.Module) -> int:
@@ -31,6 +31,7 @@ def size(model: nn.Module) -> int:
         ("convnet64", COLOUR, 2_904_970),
         ("resnet18", COLOUR, 11_173_962),
         ("cnn_13700", GREY, 13_700),
+        ("lenet5", GREY, 61_706),
         # weights and biases by hand: 12 channels of 5x5, then 588 or 768 features
         ("dlg_lenet", GREY, (25 + 1) * 12 + 2 * (12 * 25 + 1) * 12 + 588 * 10 + 10),
         ("dlg_lenet", COLOUR, (75 + 1) * 12 + 2 * (12 * 25 + 1) * 12 + 768 * 10 + 10),
@@ -98,7 +99,7 @@ def test_nothing_works_in_place(name: str) -> None:
         assert torch.equal(tensor, before), kind
 
 
-@pytest.mark.parametrize("name", ["dlg_lenet", "bayes_cnn", "cnn_13700", "convnet64"])
+@pytest.mark.parametrize("name", ["dlg_lenet", "bayes_cnn", "cnn_13700", "lenet5", "convnet64"])
 def test_the_gradient_can_be_differentiated(name: str) -> None:
     domain = Domain("image", (1, 12, 12), 3)
     model = build(name, domain, **({"width": 4} if name == "convnet64" else {}))

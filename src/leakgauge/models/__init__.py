@@ -2,7 +2,7 @@
 
 from leakgauge.models.base import Network
 from leakgauge.models.building import build
-from leakgauge.models.convolutional import BayesCnn, Cnn13700, ConvBig, ConvNet64, DlgLeNet
+from leakgauge.models.convolutional import BayesCnn, Cnn13700, ConvBig, ConvNet64, DlgLeNet, LeNet5
 from leakgauge.models.dense import Logistic, Mlp
 from leakgauge.models.init import lecun_normal, uniform
 from leakgauge.models.normalise import Normalise, denormalised, normalised
@@ -14,6 +14,7 @@ __all__ = [
     "ConvBig",
     "ConvNet64",
     "DlgLeNet",
+    "LeNet5",
     "Logistic",
     "Mlp",
     "Network",

@@ -13,7 +13,7 @@ from leakgauge.papers.sources import LRP
 
 RATES = (0.005, 0.01, 0.02)
 PAIRS = list(product(RATES, RATES))
-NETWORKS = {"logistic": "logistic", "mlp": "mlp(width=200, depth=1)", "cnn": "cnn_13700"}
+NETWORKS = {"logistic": "logistic", "mlp": "mlp(width=200, depth=1)", "cnn": "lenet5"}
 PRINTED = {
     ("logistic", False): "86.84 87.14 87.24 86.26 86.78 86.88 85.48 86.29 86.46",
     ("logistic", True): "86.84 87.14 87.22 86.21 86.78 86.83 85.35 86.14 86.46",
@@ -80,7 +80,7 @@ WORK: dict[str, dict[str, Any]] = {
         for seed, rate in product(SEEDS, RATES)
     },
 }
-"""The CNN takes an hour, so that its seeds and the rates of its first client are units of their own."""
+"""The CNN takes half an hour, so that its seeds and the rates of its first client are units of their own."""
 ENDS = ((0.005, 0.02), (0.02, 0.005))
 BRIEF = {"name": "fashion_mnist_sample", "rounds": 6, "steps": 8, "size": 16, "seeds": SEEDS[:1], "shard": 20}
 TABLES = (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from leakgauge import data, models
@@ -46,8 +46,8 @@ def accuracies(
     seeds: Sequence[int] = SEEDS,
     shard: int = 100,
 ) -> list[list[float]]:
-    """Test accuracy by setting and seed: the one client function, vmapped over the settings of a seed, which share
-    records and batches."""
+    """Test accuracy by setting and seed: the one client function for all settings of a seed, which share records and
+    batches."""
     dataset = data.load(name)
     recipe = Recipe(batch=steps * size, minibatch=size, local_steps=steps, shares="change")
     by_seed = []
@@ -74,9 +74,26 @@ def _trained(
             rows = batches(len(own[k]), recipe.examples, recipe.local_steps, (seed, number, k)).flatten()
             rates = torch.stack([_rates(setting, k, recipe.local_steps, (seed, number, k)) for setting in settings])
             inputs, labels = own[k].inputs[rows], own[k].labels[rows]
-            changes.append(vmap(client, in_dims=(0, None, None, 0))(params, inputs, labels, rates))
+            changes.append(_of_each(task, client)(params, inputs, labels, rates))
         params = mapped(lambda p, a, b: p + (a + b) / 2, params, *changes)
     return params
+
+
+Client = Callable[[dict[str, Tensor], Tensor, Tensor, Tensor], dict[str, Tensor]]
+
+
+def _of_each(task: Task, client: Client) -> Client:
+    """The updates of a client at the weights and rates of every setting: at once, or one after another where
+    convolutions with weights of their own would take twice as long at once."""
+    if not any(isinstance(layer, nn.Conv2d) for layer in task.model.modules()):
+        at_once: Client = vmap(client, in_dims=(0, None, None, 0))
+        return at_once
+
+    def in_turn(params: dict[str, Tensor], x: Tensor, y: Tensor, rates: Tensor) -> dict[str, Tensor]:
+        own = [{name: p[i] for name, p in params.items()} for i in range(len(rates))]
+        return mapped(lambda *some: torch.stack(some), *(client(p, x, y, r) for p, r in zip(own, rates, strict=True)))
+
+    return in_turn
 
 
 def _accuracy(task: Task, params: Mapping[str, Tensor], test: Records) -> list[float]:
