@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from evidence.measurement import Measurement
+from evidence.sources import is_module
 
 Cost = Literal["fast", "minutes", "long"]
 
@@ -51,6 +52,11 @@ class Check:
     @property
     def about(self) -> str:
         return inspect.getdoc(self.function) or ""
+
+    @property
+    def other_modules(self) -> bool:
+        """Whether it uses modules that it does not import itself: they run in other processes."""
+        return any(map(is_module, self.uses))
 
     def measure(self, context: Context) -> Measurement:
         wants_context = bool(inspect.signature(self.function).parameters)

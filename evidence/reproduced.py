@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from evidence.execution import unseen
 from evidence.measurement import Number
 from evidence.registry import Context
 from leakgauge.papers.contract import Scale, Table
@@ -21,6 +22,7 @@ def reproduced(
     tables: Sequence[Table], name: str, context: Context, *, scale: Scale = "small", only: Sequence[str] = ()
 ) -> Outcome:
     """The outcome of one table, of which a part may be stored already; a failing unit fails the check."""
+    unseen()
     table = next(table for table in tables if table.name == name)
     folder = ROOT / OUTPUT / name.partition("/")[0]
     outcome = run(table, scale, folder, only=only, say=context.say)

@@ -16,11 +16,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from evidence import execution
 from evidence.page import WORDS, render
 from evidence.registry import CHECKS, Check, Context
 from evidence.rows import Row
-from evidence.sources import Sources
-from evidence.state import State, fingerprint, state
+from evidence.sources import ROOTS, Sources
+from evidence.state import State, executed, fingerprint, now
 from evidence.store import Result, Store, machine, plain
 
 MEASURED = ("numbers", "detail", "table", "error")
@@ -34,7 +35,7 @@ def run(
     for number, (row, check) in enumerate(pairs, 1):
         sources = sources.fresh()
         head = f"[{number}/{len(pairs)}] {check.name}"
-        known = state(row, store.read(check.name), fingerprint(check, sources).digest)
+        known = now(row, check, store.read(check.name), sources)
         if known.current and not fresh:
             say(console, f"{head}: stored, {_words(known)}")
         else:
@@ -54,14 +55,16 @@ def measure(
     if fresh:
         shutil.rmtree(scratch, ignore_errors=True)
     start = time.perf_counter()
+    resumed = scratch.exists() and any(scratch.iterdir())
     outcome = _in_child(check, scratch) if isolate else attempt(check, scratch)
     spent = time.perf_counter() - start
     if "trace" in outcome:
         say(console, outcome["trace"])
-    digest = fingerprint(check, sources.fresh()).digest
+    sources = sources.fresh()
+    digest, seen = fingerprint(check, sources).digest, not resumed and not check.other_modules
     if digest != code.digest:
         # somebody edited the sources meanwhile: the number stands for neither state, so it is never reused
-        digest, dirty = "changed while running", True
+        digest, dirty, seen = "changed while running", True, False
     result: Result = {
         "name": check.name,
         "row": row.row,
@@ -77,8 +80,11 @@ def measure(
         "cost": check.cost,
         "fingerprint": digest,
     }
+    if seen and outcome.get("ran"):
+        result["ran"] = {module: " ".join(names) for module, names in outcome["ran"].items()}
+        result["executed"] = executed(check, sources, result)
     store.write(check.name, result)
-    return state(row, store.read(check.name) or result, digest), spent
+    return now(row, check, store.read(check.name) or result, sources), spent
 
 
 def say(console: Console, text: str) -> None:
@@ -127,8 +133,9 @@ def _in_child(check: Check, scratch: Path) -> Result:
 
 
 def _child(module: str, name: str, scratch: Path, connection: Connection) -> None:
+    execution.watch(list(ROOTS))
     importlib.import_module(module)
-    connection.send(attempt(CHECKS[name], scratch))
+    connection.send({**attempt(CHECKS[name], scratch), "ran": execution.ran()})
     connection.close()
 
 

@@ -1,4 +1,5 @@
-"""What a check's numbers depend on: its own code and the modules that it imports, found without running anything.
+"""What a check's numbers depend on: its own code and the modules that it imports, found without running anything, or
+the functions that it ran, where :mod:`evidence.execution` saw them.
 
 Two kinds of modules are followed name by name, the modules of checks and the ``__init__`` of packages: only what is
 used of them counts, with what always runs at import. Of every other module all code counts, imports inside functions
@@ -11,17 +12,43 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from evidence.syntax import Home, bound, chains, dump, imports, is_for_types, is_text, texts, walk
+from evidence.syntax import (
+    Home,
+    bound,
+    chains,
+    dump,
+    functions,
+    head,
+    imports,
+    is_for_types,
+    is_text,
+    outline,
+    texts,
+    walk,
+)
 
 ROOTS = {"leakgauge": "src/leakgauge", "evidence": "evidence", "benchmarks": "benchmarks", "tests": "tests"}
-_FRAMEWORK = ("cli", "measurement", "page", "registry", "rows", "runner", "sources", "state", "store", "syntax")
+_FRAMEWORK = (
+    "cli",
+    "execution",
+    "measurement",
+    "page",
+    "registry",
+    "rows",
+    "runner",
+    "sources",
+    "state",
+    "store",
+    "syntax",
+)
 FRAMEWORK = frozenset(["evidence", *(f"evidence.{name}" for name in _FRAMEWORK)])
 """Runs checks and prints results: no number depends on it."""
+CHECKS = "evidence.checks."
 MENTION = re.compile(rf"\b(?:{'|'.join(ROOTS)})(?:\.\w+)+")
 OPEN = re.compile(rf"^(?:{'|'.join(ROOTS)})(?:\.\w+)*\.$")
 """The beginning of ``f"leakgauge.{room}"``."""
@@ -31,6 +58,11 @@ RESULTS = ("docs/evidence/", "docs/evidence.md", "docs/papers/", "docs/papers.md
 """Stored results and the pages that are generated from them."""
 FIGURES = re.compile(rb"(<!-- evidence:[\w.-]+ -->).*?(<!-- /evidence -->)", re.DOTALL)
 """What is filled in from stored results."""
+
+
+def is_module(use: str) -> bool:
+    """Whether something that a check uses is a module, or a file or folder."""
+    return use.partition(".")[0] in ROOTS and "/" not in use
 
 
 @dataclass(frozen=True)
@@ -120,10 +152,24 @@ class Sources:
         visit = _Visit(self)
         visit.name(module, function)
         for use in uses:
-            if use.partition(".")[0] in ROOTS and "/" not in use:
+            if is_module(use):
                 visit.import_(use)
             else:
                 visit.add_files(self.root / use)
+        return visit.result()
+
+    def executed(
+        self, module: str, function: str, ran: Mapping[str, Sequence[str]], uses: tuple[str, ...] = ()
+    ) -> Fingerprint:
+        """The fingerprint of what a check ran: of its own module what it refers to, of every other module what runs at
+        import and the functions that ran."""
+        visit = _Visit(self, within=CHECKS)
+        visit.name(module, function)
+        for name in ran:
+            if name not in FRAMEWORK and not name.startswith(CHECKS):
+                visit.executed(name, frozenset(ran[name]))
+        for use in uses:
+            visit.add_files(self.root / use)
         return visit.result()
 
 
@@ -133,7 +179,7 @@ class Module:
     def __init__(self, name: str, path: Path) -> None:
         self.name, self.path = name, path
         self.is_package = path.name == "__init__.py"
-        self.by_name = self.is_package or name.startswith("evidence.checks.")
+        self.by_name = self.is_package or name.startswith(CHECKS)
         self.package = name if self.is_package else name.rpartition(".")[0]
 
     @cached_property
@@ -168,6 +214,20 @@ class Module:
             return self.is_package and any(isinstance(n, ast.Call) for n in walk(statement))
         return True
 
+    @cached_property
+    def at_import(self) -> str:
+        return hashlib.sha256(dump(outline(self.tree)).encode()).hexdigest()
+
+    @cached_property
+    def bodies(self) -> list[tuple[str, str, str]]:
+        """Name, digest and head of every function. One that did not run counts with its head, since a method may
+        override another, and a decorator may register it; a plain function does not count at all."""
+        found = []
+        for name, node in functions(self.tree):
+            plain = name.isidentifier() and not node.decorator_list and not name.startswith("__")
+            found.append((name, hashlib.sha256(dump(node).encode()).hexdigest(), "" if plain else head(node)))
+        return found
+
     @property
     def data(self) -> set[Path]:
         """Files that belong to a package and are not code: bundled records, templates."""
@@ -181,8 +241,9 @@ class Module:
 class _Visit:
     """One walk from a function through everything that it can reach."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: Sources, within: str = "") -> None:
         self.sources = sources
+        self.within = within
         self.visited: set[Home] = set()
         self.digests: set[str] = set()
         self.code: set[Path] = set()
@@ -197,7 +258,7 @@ class _Visit:
 
     def module(self, name: str) -> None:
         """What runs when a module is imported, or all of it where parts of it cannot be told apart."""
-        if (name, None) in self.visited or name in FRAMEWORK:
+        if (name, None) in self.visited or name in FRAMEWORK or not name.startswith(self.within):
             return
         self.visited.add((name, None))
         module = self.sources.module(name)
@@ -210,7 +271,7 @@ class _Visit:
 
     def name(self, place: str, name: str) -> None:
         """A name of a module: a submodule, an import, a definition; where it is none of these, all of the module."""
-        if (place, name) in self.visited or place in FRAMEWORK:
+        if (place, name) in self.visited or place in FRAMEWORK or not place.startswith(self.within):
             return
         self.visited.add((place, name))
         self.import_(place)
@@ -243,6 +304,21 @@ class _Visit:
             self.digests.add(piece.digest)
             for home in piece.targets:
                 self.target(home)
+
+    def executed(self, name: str, ran: frozenset[str]) -> None:
+        """A module that was imported, and the functions of it that ran."""
+        module = self.sources.module(name)
+        if module is None:
+            self.missing.add(name)
+            return
+        self.data |= module.data
+        self.code.add(module.path)
+        self.digests.add(f"{name}:{module.at_import}")
+        for function, digest, head_ in module.bodies:
+            if function in ran:
+                self.digests.add(f"{name}.{function}:{digest}")
+            elif head_:
+                self.digests.add(f"{name}.{function}:{head_}")
 
     def add_files(self, path: Path) -> None:
         """A file, or all files of a folder but stored results and their page, which would make themselves old."""

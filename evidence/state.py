@@ -36,11 +36,12 @@ class State:
         return self.numbers is not None and not self.old
 
 
-def state(row: Row, result: Result | None, fingerprint: str | None) -> State:
-    """The state of a result, given the fingerprint of the code as it is (None: it cannot be known)."""
+def state(row: Row, result: Result | None, *fingerprints: str) -> State:
+    """The state of a result, given the fingerprints of the code as it is: of all that the check imports, and of what it
+    ran. One that is as stored is enough (none: it cannot be known)."""
     if result is None:
         return State("not measured")
-    old = fingerprint is None or result.get("fingerprint") != fingerprint
+    old = not any(digest in (result.get("fingerprint"), result.get("executed")) for digest in fingerprints)
     if result.get("error"):
         return State("crashed", old, result)
     if not result.get("numbers") or result.get("bar") != row.bar:
@@ -65,13 +66,28 @@ def fingerprint(check: Check, sources: Sources) -> Fingerprint:
     return sources.fingerprint(check.function.__module__, check.function.__name__, check.uses)
 
 
+def executed(check: Check, sources: Sources, result: Result | None) -> str | None:
+    """The fingerprint of the code that a check ran, as it is now; None where that was not seen."""
+    ran = result and result.get("ran")
+    if not ran:
+        return None
+    names = {module: str(functions).split() for module, functions in ran.items()}
+    return sources.executed(check.function.__module__, check.function.__name__, names, check.uses).digest
+
+
+def now(row: Row, check: Check, result: Result | None, sources: Sources) -> State:
+    """The state of a result beside the code as it is."""
+    digests = (fingerprint(check, sources).digest, executed(check, sources, result))
+    return state(row, result, *(digest for digest in digests if digest))
+
+
 def states(
     rows: Iterable[Row], checks: Mapping[str, Check], store: Store, sources: Sources | None = None
 ) -> dict[str, State]:
     """The state of every check that a row lists; the result of one that cannot be loaded counts as old."""
     sources = sources or Sources(store.root)
     return {
-        name: state(row, store.read(name), fingerprint(checks[name], sources).digest if name in checks else None)
+        name: now(row, checks[name], store.read(name), sources) if name in checks else state(row, store.read(name))
         for row in rows
         for name in row.checks
     }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from copy import copy
 
 Home = tuple[str, str | None]
 """Where a name comes from: a module, and the symbol in it (None: the module itself)."""
@@ -22,6 +23,35 @@ def dump(node: ast.AST) -> str:
         text = ",".join(dump(entry) if isinstance(entry, ast.AST) else repr(entry) for entry in entries)
         parts.append(f"{name}={text}")
     return f"{type(node).__name__}({';'.join(parts)})"
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(tree: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, Function]]:
+    """The functions of a module and the methods of its classes by their qualified names, in order; those inside other
+    functions, or under a condition, belong to what is around them."""
+    for node in tree.body:
+        if isinstance(node, Function):
+            yield f"{prefix}{node.name}", node
+        elif isinstance(node, ast.ClassDef):
+            yield from functions(node, f"{prefix}{node.name}.")
+
+
+def outline(tree: ast.Module | ast.ClassDef) -> ast.Module | ast.ClassDef:
+    """A module or class without its :func:`functions`: what runs when it is imported."""
+    rest = copy(tree)
+    rest.body = [
+        outline(node) if isinstance(node, ast.ClassDef) else node  # type: ignore[misc]
+        for node in tree.body
+        if not isinstance(node, Function) and not is_for_types(node)
+    ]
+    return rest
+
+
+def head(function: Function) -> str:
+    """A function without its body: its name, arguments and decorators."""
+    return ";".join([function.name, dump(function.args), *map(dump, function.decorator_list)])
 
 
 def is_text(statement: object) -> bool:

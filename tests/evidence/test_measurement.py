@@ -79,9 +79,11 @@ def test_a_result_of_another_bar_is_to_be_measured_anew() -> None:
 
 def test_age() -> None:
     assert state(ROW, STORED, "now").current
-    for fingerprint in ("later", None):  # None: the check cannot be loaded
-        assert state(ROW, STORED, fingerprint).old
-        assert not state(ROW, STORED, fingerprint).current
+    for fingerprints in (["later"], []):  # none: the check cannot be loaded
+        assert state(ROW, STORED, *fingerprints).old
+        assert not state(ROW, STORED, *fingerprints).current
+    assert state(ROW, {**STORED, "executed": "as before"}, "later", "as before").current
+    assert state(ROW, {**STORED, "executed": "as before"}, "later", "otherwise").old
     assert not state(ROW, None, "now").current
     assert state(ROW, {**STORED, "error": "OSError"}, "now").word == "crashed"
 

@@ -212,6 +212,20 @@ def test_scratch_survives_a_run_and_dies_with_the_sources(run: Run, tmp_path: Pa
     assert parts() == []
 
 
+def test_what_a_check_ran_is_stored_unless_it_went_on_from_earlier_work(run: Run, tmp_path: Path) -> None:
+    run("--only", "fake_many", "fake_good", isolate=True)
+    assert "fake_many" in stored(tmp_path, "fake_many")["ran"]["tests.evidence.fakes"].split()
+    assert stored(tmp_path, "fake_many")["executed"]
+    assert "ran" not in stored(tmp_path, "fake_good")  # it uses a module that it does not import
+    scratch = Store(tmp_path).scratch("fake_many", fingerprint(FAKES["fake_many"], Sources(tmp_path)).digest)
+    (scratch / "part").touch()
+    run("--only", "fake_many", "fake_good", isolate=True)
+    assert "ran" in stored(tmp_path, "fake_many")  # it is current, and was not measured again
+    (tmp_path / "docs" / "evidence" / "fake_many.json").unlink()
+    run("--only", "fake_many", isolate=True)
+    assert "ran" not in stored(tmp_path, "fake_many")
+
+
 def test_only_and_topic_select(run: Run) -> None:
     run("--topic", "speed")
     assert CALLS == ["fake_many"]
