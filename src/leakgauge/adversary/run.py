@@ -4,40 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from leakgauge.adversary.adversary import MEMORY, Adversary, Reconstruction
-from leakgauge.adversary.beginning import Beginning, Key, block
-from leakgauge.adversary.features import noted_by, seen_of
-from leakgauge.adversary.ghost import Ghost
+from leakgauge.adversary.beginning import Beginning, Key
 from leakgauge.adversary.joining import joined
 from leakgauge.adversary.labels.reader import labels_by_restart
 from leakgauge.adversary.levels import at_mean_level
-from leakgauge.adversary.likelihoods import scaled_alike
 from leakgauge.adversary.memory import at_once, bytes_per_observation, bytes_per_problem
-from leakgauge.adversary.paths import Path, PathName, choose
+from leakgauge.adversary.paths import PathName
+from leakgauge.adversary.posterior import Posterior
 from leakgauge.adversary.rates import Shared
-from leakgauge.adversary.rounds import Group, Shown, groups
-from leakgauge.adversary.solver import Problem, Solution
-from leakgauge.adversary.solver.problem import Composite, Value, spread, sweep
-from leakgauge.adversary.starts import SMALL_RATE, lengths
-from leakgauge.adversary.statistics import believed, refuse_without_norms
+from leakgauge.adversary.rounds import Group, groups
+from leakgauge.adversary.solver import Solution
+from leakgauge.adversary.solver.problem import spread, sweep
+from leakgauge.adversary.statistics import refuse_without_norms
 from leakgauge.adversary.sweeping import check_sweep, varies
 from leakgauge.adversary.treatments import Case, settled
-from leakgauge.adversary.unknowns import CODES, INPUTS, SOFT_LABELS, Unknowns
+from leakgauge.adversary.unknowns import CODES, INPUTS
 from leakgauge.adversary.winners import Winners
-from leakgauge.client import BATCH_STATISTICS, LABELS, LEARNING_RATE
-from leakgauge.errors import DomainError, ModelError
+from leakgauge.client import BATCH_STATISTICS, LABELS
+from leakgauge.errors import DomainError
 from leakgauge.observation import Observation, check
 from leakgauge.priors.generators import Generated, generator_in
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task
-from leakgauge.types import Candidate, Progress, Seen, Tree
-from leakgauge.updates import Batch, Examples, Sharing
+from leakgauge.types import Progress
 
 
 def attack(
@@ -173,186 +167,16 @@ class _Run:
             yield chunk
 
     def _solve(self, keys: list[Key]) -> Solution:
-        rows = sorted({key.observation for key in keys})
-        row_of = torch.tensor([rows.index(key.observation) for key in keys], device=self.like.device)
-        setting_of = torch.tensor([key.setting for key in keys])
         seeds = tuple(seed_of(self.seed, self.group.places[key.observation], key.restart) for key in keys)
-        rounds = [self.group.shown(rows, r) for r in range(len(self.group.states))]
-        statistics = [self._statistics(rows, r) for r in range(len(rounds))]
-        places = torch.tensor([self.group.places[key.observation] for key in keys], device=self.like.device)
-        labels = self.begins.labels_of(keys)
-        unknowns = self.begins.unknowns(seeds, keys)
-        same = self.group.first_alike
-        paths: list[Path] = []
-        for r, visible in enumerate(rounds):
-            paths.append(paths[same[r]] if same[r] < r else self._choose(r, visible, unknowns, labels, statistics[r]))
-        self.used = paths[0].name
-        unknowns = self._with_fitted_rates(unknowns, paths, rounds, row_of, labels, statistics)
-        prior = spread(self.adversary.prior, setting_of)
-
-        def sharing_of(which: Tensor) -> Sharing:
-            return Sharing(tuple(torch.bincount(row_of[which], minlength=len(rows)).tolist()))
-
-        def log_prior(values: Tree, candidate: Candidate, which: Tensor) -> Tensor:
-            return spread(prior, which)(candidate) + unknowns.log_prior(values)
-
-        def updates(values: Tree, candidate: Candidate, which: Tensor) -> list[Batch]:
-            """Of every round; rounds at the same state share theirs, where nothing else differs."""
-            sharing, once, listed = sharing_of(which), dict[int, Batch](), list[Batch]()
-            for r, (path, visible) in enumerate(zip(paths, rounds, strict=True)):
-                granted = self._granted(visible, row_of[which], statistics[r])
-                nuisances = {**self._placeholders(len(which)), **self.begins.of_round(values, r), **granted}
-                if nuisances or same[r] not in once:
-                    once[same[r]] = path.updates(replace(candidate, nuisances=nuisances), sharing)
-                listed.append(once[same[r]])
-            return listed
-
-        def judged(update: Sequence[Batch]) -> Tensor:
-            if self.fits_scale:
-                update = scaled_alike(update, [visible.observed for visible in rounds], self.begins.first)
-            terms = [
-                self.likelihood(one, visible.observed, visible.known, self.task.protection)
-                for one, visible in zip(update, rounds, strict=True)
-            ]
-            return torch.stack(terms).sum(0)
-
-        def decoded(raw: Tree, which: Tensor) -> tuple[Tree, Candidate]:
-            values = unknowns.decode(raw)
-            here = statistics[0] and {name: value[row_of[which]] for name, value in statistics[0].items()}
-            own = None if labels is None else labels[which]
-            candidate = self._candidate(values, own, here, places[which], paths[0])
-            return values, replace(candidate, codes=raw[INPUTS]) if self.begins.generator else candidate
-
-        def evaluate(raw: Tree, which: Tensor) -> Value:
-            values, candidate = decoded(raw, which)
-            likelihood = judged(updates(values, candidate, which))  # first: its pass may note what a prior asks for
-            return Value(likelihood, log_prior(values, candidate, which))
-
-        def predict(raw: Tree, which: Tensor) -> list[Tensor]:
-            return [value for one in updates(*decoded(raw, which), which) for value in one.dense().values()]
-
-        def judge(tensors: Sequence[Tensor], which: Tensor) -> Tensor:
-            names, counts = list(self.task.params), sharing_of(which).counts
-            each = [tensors[i : i + len(names)] for i in range(0, len(tensors), len(names))]
-            formed = [Batch.of(dict(zip(names, some, strict=True)), counts) for some in each]
-            return judged([replace(one, examples=self._no_examples()) for one in formed])
-
-        problem = Problem(
-            unknowns.start,
-            evaluate,
-            seeds,
-            box=unknowns.box,
-            anneal=spread(self.adversary.anneal, setting_of),
-            ball=self.adversary.ball,
-            composite=Composite(predict, judge, lambda raw, which: log_prior(*decoded(raw, which), which)),
-        )
-        solution = spread(self.adversary.solver, setting_of).solve(problem, self.progress)
+        posterior = Posterior(self.begins, self.likelihood, self.fits_scale, self.path, keys, seeds)
+        problem = posterior.problem()
+        solution = spread(self.adversary.solver, posterior.settings).solve(problem, self.progress)
         if self.begins.at_grey:
             solution = at_mean_level(problem, solution)
+        self.used = posterior.paths[0].name
         self.evaluations += solution.evaluations
-        return replace(solution, unknowns={**unknowns.decode(solution.unknowns), CODES: solution.unknowns[INPUTS]})
-
-    def _no_examples(self) -> Examples | None:
-        """A formed update no longer knows its examples: refuse a defense that acts on each of them."""
-
-        def refuse() -> Batch:
-            raise DomainError(
-                f"{self.task.protection!r} acts on every example, and the update is linearised as a whole",
-                where=repr(self.adversary.solver),
-                remedy="use lbfgs() or adam()",
-            )
-
-        return None if self.group.batch == 1 else Examples(refuse, self.group.batch, 1.0)
-
-    def _candidate(
-        self,
-        values: Tree,
-        labels: Tensor | None,
-        statistics: Tree | None = None,
-        places: Tensor | None = None,
-        path: Path | None = None,
-    ) -> Candidate:
-        """``path`` may have noted the statistics of these inputs in its last pass."""
-        state, fixed = (self.group.states[0], self.group.buffers[0]), self.adversary.norms == "fixed"
-
-        def look(candidate: Candidate) -> Seen:
-            whole = partial(seen_of, self.task, *state, candidate, believed=statistics, fixed=fixed)
-            noted = path.statistics(candidate.inputs) if isinstance(path, Ghost) else None
-            if noted is None or statistics is None:
-                return whole()
-            return noted_by(noted, statistics, lambda: whole().features)
-
-        return Candidate(values[INPUTS], values[SOFT_LABELS] if labels is None else labels, look=look, places=places)
-
-    def _statistics(self, rows: Sequence[int], r: int) -> dict[str, Tensor] | None:
-        """What the batch statistics of round r of these observations are taken to be, ``[M, steps, C]``."""
-        statistics = believed(self.task, [self.group.observations[i].rounds[r] for i in rows], self.like)
-        if statistics is None and self.adversary.norms == "fixed":
-            raise ModelError(
-                "its batch norms keep no running statistics, and those of the batch are not known",
-                where='adversary(norms="fixed")',
-                remedy='grant "batch_statistics", or leave norms out',
-            )
-        return statistics
-
-    def _granted(self, visible: Shown, rows: Tensor, statistics: Tree | None) -> dict[str, Any]:
-        """What is granted of the stages before the update, one row per candidate; statistics only where they are fixed:
-        else the candidate's own are measured, and known ones are a target of the prior."""
-        granted = {address: v for address, v in visible.granted_to(rows).items() if address != BATCH_STATISTICS}
-        if statistics is None or self.adversary.norms == "measured":
-            return granted
-        return {**granted, BATCH_STATISTICS: {name: value[rows] for name, value in statistics.items()}}
-
-    def _placeholders(self, count: int) -> dict[str, Tensor]:
-        """A hidden rate that the likelihood does not see still needs a number; which one does not matter."""
-        hidden = self.group.knows.get(LEARNING_RATE) == "hidden"
-        return {LEARNING_RATE: self.like.new_ones(count)} if hidden else {}
-
-    def _with_fitted_rates(
-        self,
-        unknowns: Unknowns,
-        paths: Sequence[Path],
-        rounds: Sequence[Shown],
-        row_of: Tensor,
-        labels: Tensor | None,
-        statistics: Sequence[Tree | None],
-    ) -> Unknowns:
-        """A hidden rate begins where the update of the start is as long as the one that was observed."""
-        if LEARNING_RATE not in self.begins.searched:
-            return unknowns
-        blocks, values = dict(unknowns.blocks), unknowns.decode(unknowns.start)
-        sharing = Sharing(tuple(torch.bincount(row_of).tolist()))
-        for r, (path, visible) in enumerate(zip(paths, rounds, strict=True)):
-            if self.begins.first[r] != r:
-                continue
-            nuisances = {**self.begins.of_round(values, r), **self._granted(visible, row_of, statistics[r])}
-            small = {**nuisances, LEARNING_RATE: torch.full_like(row_of, SMALL_RATE, dtype=self.like.dtype)}
-            candidate = replace(self._candidate(values, labels), nuisances=small)
-            with torch.no_grad():
-                length = path.updates(candidate, sharing).square().sum(1).sqrt() / SMALL_RATE
-            received = lengths(visible.observed, self.task.protection.chain)[row_of]
-            key = block(r, LEARNING_RATE, "")
-            start = (received / length.clamp(min=torch.finfo(length.dtype).tiny)).clamp(1e-8, 1e4).log()
-            blocks[key] = replace(blocks[key], start=start.to(self.like))
-        return Unknowns(blocks)
-
-    def _choose(
-        self, r: int, visible: Shown, unknowns: Unknowns, labels: Tensor | None, statistics: Tree | None
-    ) -> Path:
-        """The fastest path that equals the plain gradient at the first problem's start."""
-        first = visible.first()
-        values = {name: value[:1] for name, value in unknowns.decode(unknowns.start).items()}
-        nuisances = {
-            **self._placeholders(1),
-            **self.begins.of_round(values, r),
-            **self._granted(first, torch.zeros(1, dtype=torch.long), statistics),
-        }
-        probe = replace(self._candidate(values, None if labels is None else labels[:1]), nuisances=nuisances)
-
-        def objective(update: Batch, _: Candidate) -> Tensor:
-            return self.likelihood(update, first.observed, first.known, self.task.protection)
-
-        return choose(self.task, self.group.states[r], self.group.buffers[r], self.path, objective, probe)
+        values, codes = posterior.unknowns.decode(solution.unknowns), solution.unknowns[INPUTS]
+        return replace(solution, unknowns={**values, CODES: codes})
 
 
 __all__ = ["MEMORY", "attack"]
