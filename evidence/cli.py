@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from evidence.page import OLD, WORDS, pages, render
 from evidence.registry import CHECKS, Check, load_checks
@@ -97,15 +98,17 @@ def _stale(pairs: Pairs, known: Mapping[str, State]) -> Pairs:
 
 
 def _show(pairs: Pairs, known: Mapping[str, State], console: Console, *, only_stale: bool) -> None:
-    """A table of checks; of those to be measured also the time that they take together."""
+    """A table of checks, of old ones one line each; and the time that those to be measured take together."""
     stale = _stale(pairs, known)
-    table = Table("check", "topic", "row", "takes", "state", "measured")
+    table = Table("takes", Column("check", no_wrap=True), "result", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for row, check in stale if only_stale else pairs:
         now = known[check.name]
-        age = f", {OLD} (of {now.result['commit']})" if now.old and now.result else ""
-        words = "" if now.numbers is None else render(now, judged=True)
-        takes = _minutes(seconds(check, now.result))
-        table.add_row(check.name, row.topic, row.row, takes, WORDS[now.word] + age, words)
+        name, words = check.name, WORDS[now.word] + (f", {OLD}" if now.old else "")
+        if not only_stale:
+            name += f"\n{row.topic}: {row.row}"
+            words += f" (of {now.result['commit']})" if now.old and now.result else ""
+            words += "" if now.numbers is None else "\n" + render(now, judged=True)
+        table.add_row(_minutes(seconds(check, now.result)), Text(name), Text(words))
     console.print(table)
     total = sum(seconds(check, known[check.name].result) for _, check in stale)
     say(console, f"{len(stale)} of {len(pairs)} have no result of the code as it is; they take {_minutes(total)}")

@@ -138,6 +138,15 @@ def test_other_files_do_not(run: Run, tmp_path: Path) -> None:
     assert CALLS == []
 
 
+def test_what_is_old_takes_one_line_of_a_narrow_terminal_each(run: Run) -> None:
+    longest = "a_name_as_long_as_the_longest"
+    rows, checks = [replace(ROWS[2], checks=(longest,))], {longest: replace(FAKES["fake_many"], name=longest)}
+    out = run("--stale", rows=rows, checks=checks)[1]
+    (line,) = [line for line in out.splitlines() if longest in line]
+    assert "25 min" in line
+    assert "not measured yet" in line
+
+
 def test_a_changed_bar_makes_its_result_stale(run: Run, tmp_path: Path) -> None:
     run()
     CALLS.clear()
@@ -238,7 +247,8 @@ def test_only_and_topic_select(run: Run) -> None:
 def test_list_runs_nothing(run: Run) -> None:
     code, out = run("--list")
     assert (code, CALLS) == (0, [])
-    assert all(name[:9] in out for name in ALL)
+    assert all(name in out for name in ALL)
+    assert all(row.row in out for row in ROWS)
     assert "not" in out
     assert "4 of 4 have no result" in out
 
