@@ -6,7 +6,6 @@ not be the undisturbed run's; a failing cell is reported and does not stop the o
 
 from __future__ import annotations
 
-import json
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from leakgauge.audit.engines.claims import forget
 from leakgauge.audit.environment import differences, environment
 from leakgauge.audit.plan import Plan, plan
 from leakgauge.audit.store import RECORDS, Store, StoreError, canonical, write
-from leakgauge.storage import toml
+from leakgauge.storage import json_files, toml
 from leakgauge.storage.keys import redaction_key
 from leakgauge.storage.lock import SharedLock, locked
 from leakgauge.storage.private import prepare, swept
@@ -157,25 +156,27 @@ def claim(store: Store) -> None:
     """The run folder belongs to one environment."""
     path = store.folder / "environment.json"
     mine = canonical(environment())
-    if path.is_file() and _beginning(path) != mine:
+    if path.is_file() and (theirs := _text(path)) != mine:
         raise StoreError(
-            f"was begun in another environment ({_differences(path)})",
+            f"was begun in another environment ({_differences(theirs)})",
             where=str(store.folder),
             remedy="finish it there, or give another --out",
         )
     write(path, mine.encode())
 
 
-def _beginning(path: Path) -> str:
-    """What the file of an environment says; more than a megabyte says none."""
-    with path.open("rb") as stream:
-        return stream.read(1 << 20).decode(errors="replace")
+def _text(path: Path) -> str:
+    """What a file says; nothing where it is too large to be read."""
+    try:
+        return json_files.content(path).decode(errors="replace")
+    except ValueError:
+        return ""
 
 
-def _differences(path: Path) -> str:
+def _differences(text: str) -> str:
     """What the environment of a run folder has otherwise, in words."""
     try:
-        theirs = dict(json.loads(_beginning(path)))
+        theirs = dict(json_files.loads(text))
     except (ValueError, TypeError, RecursionError):
         return "versions or CPU features differ"
     return differences(theirs, environment())
