@@ -22,8 +22,7 @@ from leakgauge.adversary.solver import Adam, Ball, Constant, GaussNewton, Schedu
 from leakgauge.adversary.solver.gauss_newton import no_linearisation
 from leakgauge.adversary.statistics import Norms
 from leakgauge.adversary.treatments import Case, knowledge, treatments
-from leakgauge.errors import DomainError, brief
-from leakgauge.expr import REGISTRY, Part, register
+from leakgauge.expr import Part, check_kind, register
 from leakgauge.observation import Observation
 from leakgauge.priors import Uniform
 from leakgauge.task import Task
@@ -110,12 +109,7 @@ class Adversary(Part):
         for name, allowed in choices.items():
             guards.choice(getattr(self, name), name, "adversary", allowed)
         for kind in ("likelihood", "prior", "solver"):
-            if not _may_be(kind, value := getattr(self, kind)):
-                raise DomainError(
-                    f"{kind} must be a {kind}, got {brief(repr(value))}",
-                    where="adversary",
-                    remedy=f"see `leakgauge list {kind}`",
-                )
+            check_kind(getattr(self, kind), kind, "adversary")
         if isinstance(self.solver, GaussNewton) and (self.ball is not None or not isinstance(self.anneal, Constant)):
             raise no_linearisation()
 
@@ -149,9 +143,3 @@ class Adversary(Part):
         from leakgauge.adversary.run import attack  # the machinery imports this value
 
         return attack([self], task, observations, seed, device, path, memory, progress, begin, shared)[0]
-
-
-def _may_be(kind: str, value: object) -> bool:
-    """Whether a value can be of a kind: no literal, and no part that is registered as another kind only."""
-    homes = [home for home, by in REGISTRY.items() if type(value) in by.values()]
-    return kind in homes if homes else not isinstance(value, str | int | float | tuple | list | dict | None)

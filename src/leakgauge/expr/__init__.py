@@ -6,7 +6,7 @@ operators ``|``, ``+``, ``*``; nothing is evaluated. A stranger's part is
 ``my_package.module:Object(…)``, or an entry point in the group ``leakgauge.parts``.
 """
 
-from leakgauge.expr.parts import REGISTRY, Part, described, format_value, labelled, names, plugins, register
+from leakgauge.expr.parts import REGISTRY, Part, check_kind, described, format_value, labelled, names, plugins, register
 from leakgauge.expr.paths import PATH
 from leakgauge.expr.reading import Reading, load, parse, read
 
@@ -15,6 +15,7 @@ __all__ = [
     "REGISTRY",
     "Part",
     "Reading",
+    "check_kind",
     "described",
     "format_value",
     "labelled",

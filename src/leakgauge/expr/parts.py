@@ -10,7 +10,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, TypeVar
 
-from leakgauge.errors import ExpressionError
+from leakgauge.errors import DomainError, ExpressionError, brief
 
 T = TypeVar("T")
 
@@ -68,6 +68,15 @@ def register(kind: str, name: str) -> Callable[[T], T]:
         return part
 
     return enter
+
+
+def check_kind(value: object, kind: str, where: str) -> None:
+    """Refuse a literal, and a part that is registered, but not as this kind; one's own may be of any."""
+    kinds = [other for other, by_name in REGISTRY.items() if type(value) in by_name.values()]
+    literal = isinstance(value, str | int | float | tuple | list | dict | None)
+    if (kinds and kind not in kinds) or literal:
+        what = f"{kind} must be a {kind}, got {brief(repr(value))}"
+        raise DomainError(what, where=where, remedy=f"see `leakgauge list {kind}`")
 
 
 def format_value(value: Any) -> str:
