@@ -40,6 +40,7 @@ from leakgauge.attacks.analytic import Analytic, inverts
 from leakgauge.attacks.approach import Approach, of_belief, of_bottleneck, of_encodings, of_ratio, of_scales
 from leakgauge.attacks.averaging import by_means
 from leakgauge.attacks.believed import without_small_noise
+from leakgauge.attacks.calling import Options
 from leakgauge.attacks.circumstances import (
     has_dropout,
     is_exact,
@@ -58,7 +59,6 @@ from leakgauge.attacks.recovering import obstacle, recover
 from leakgauge.attacks.shared_rates import with_shared_rates
 from leakgauge.attacks.surrogate import PLACES, is_worth, surrogate, treated
 from leakgauge.attacks.without_density import (
-    How,
     by_belief,
     by_cosine,
     by_received_norm,
@@ -212,42 +212,42 @@ class Adaptive(Part):
         progress: Progress | None = None,
     ) -> Reconstruction:
         check(task, observations, sums=isinstance(task, Task) and obstacle(task) is None)
-        how = {"seed": seed, "device": device, "path": path, "memory": memory, "progress": progress}
+        options = {"seed": seed, "device": device, "path": path, "memory": memory, "progress": progress}
 
         def invert(some: Sequence[Observation]) -> Reconstruction:
             return without_repeats(task, some, fresh, seed)
 
         def fresh(some: Sequence[Observation]) -> Reconstruction:
-            return by_means(task, some, lambda own, rest: self._invert_and_share(own, rest, how))
+            return by_means(task, some, lambda own, rest: self._invert_and_share(own, rest, options))
 
         part = task.protection.input[-1] if task.protection.input else None
         decoder = decoder_of(part) if part is not None else None
         return invert(observations) if decoder is None else decoder.undo(invert, part, observations)
 
-    def _invert_and_share(self, task: Task, observations: Sequence[Observation], how: How) -> Reconstruction:
+    def _invert_and_share(self, task: Task, observations: Sequence[Observation], options: Options) -> Reconstruction:
         """Then, where hidden rates repeat, by the lengths of the updates as well, under rates that rounds share."""
 
         def go_on(some: Sequence[Observation], begin: Tensor, shared: Shared) -> Reconstruction:
             own = closer(self._adversary(task, known=knows_statistics(some)))
-            return own(task, some, **how, begin=begin, shared=shared)
+            return own(task, some, **options, begin=begin, shared=shared)
 
-        guesses = self._invert(task, observations, how)
+        guesses = self._invert(task, observations, options)
         if is_worth(task, self.unroll) or any(is_opaque(part) for part in task.protection.chain.parts):
             return guesses
         return with_shared_rates(task, observations, guesses, go_on)
 
-    def _invert(self, task: Task, observations: Sequence[Observation], how: How) -> Reconstruction:
+    def _invert(self, task: Task, observations: Sequence[Observation], options: Options) -> Reconstruction:
         """What the client computed on: the records, or what its input stage made of them."""
         task, observations = self._modelled(task, observations)
         adversary = self._adversary(task, known=knows_statistics(observations))
         if inverts(task) and all(one.rounds and ratio_is_exact(task, one.batch) for one in observations):
-            return Analytic()(task, observations, **how)
+            return Analytic()(task, observations, **options)
         if is_worth(task, self.unroll):
-            return self._by_surrogate(task, observations, how)
+            return self._by_surrogate(task, observations, options)
         exact = all(one.rounds and is_exact(task, one.batch) for one in observations)
         if not exact and obstacle(task) is None:
-            return _taken_apart(adversary, task, observations, how)
-        reconstruction = self._optimised(adversary, task, observations, how, exact)
+            return _taken_apart(adversary, task, observations, options)
+        reconstruction = self._optimised(adversary, task, observations, options, exact)
         recovery = recovery_sentence(task)
         return replace(reconstruction, notes=(*reconstruction.notes, recovery)) if recovery else reconstruction
 
@@ -265,24 +265,29 @@ class Adaptive(Part):
         return task, modelled
 
     def _optimised(
-        self, adversary: Adversary, task: Task, observations: Sequence[Observation], how: How, exact: bool
+        self, adversary: Adversary, task: Task, observations: Sequence[Observation], options: Options, exact: bool
     ) -> Reconstruction:
         if task.protection.model:
             if exact:
                 observations = [with_noise(task, one) for one in observations]
             elif self.latent == "before" and not knows_noise(task, observations):
-                return before_bottleneck(task, adversary)(task, observations, **how)
+                return before_bottleneck(task, adversary)(task, observations, **options)
         try:
             if self.bound == "received":
-                return by_received_norm(adversary, task, observations, how)
+                return by_received_norm(adversary, task, observations, options)
             if lengths_tell(adversary, task.protection) and not hides_scale(task, observations):
-                return with_lengths(adversary, task, observations, how)
-            return adversary(task, observations, **how)
+                return with_lengths(adversary, task, observations, options)
+            return adversary(task, observations, **options)
         except NoDensityError as reason:
-            return self._without_density(adversary, task, observations, how, reason)
+            return self._without_density(adversary, task, observations, options, reason)
 
     def _without_density(
-        self, adversary: Adversary, task: Task, observations: Sequence[Observation], how: How, reason: NoDensityError
+        self,
+        adversary: Adversary,
+        task: Task,
+        observations: Sequence[Observation],
+        options: Options,
+        reason: NoDensityError,
     ) -> Reconstruction:
         """What is nearest to the protection and has a density; else a simulation; else a cosine."""
         known = knows_statistics(observations)
@@ -291,19 +296,19 @@ class Adaptive(Part):
             own = self._adversary(simulated, known=known)
             return replace(own, rule=adversary.rule, hidden=adversary.hidden)
 
-        believing = by_belief(adversary, task, observations, how, reason)
+        believing = by_belief(adversary, task, observations, options, reason)
         if believing is not None:
             return believing
         if not models_all_by_leaving_out(task):
-            simulated = by_simulation(adversary_of, task, observations, how, reason)
+            simulated = by_simulation(adversary_of, task, observations, options, reason)
             if isinstance(simulated, Reconstruction):
                 return simulated
             reason = simulated
         plain = with_statistics(self.adversary(Protection(), images=is_smooth(task)), task, known=known)
         plain = plain if adversary.hidden is None else with_latent_noise(plain)
-        return by_cosine(plain, task, observations, how, reason)
+        return by_cosine(plain, task, observations, options, reason)
 
-    def _by_surrogate(self, task: Task, observations: Sequence[Observation], how: How) -> Reconstruction:
+    def _by_surrogate(self, task: Task, observations: Sequence[Observation], options: Options) -> Reconstruction:
         """Many local steps as one gradient on the way; of the places tried, the one that fits best."""
         steps = task.recipe.total_steps
         what = f"adaptive() takes {steps} local steps for one gradient on the way; say unroll={steps}"
@@ -312,7 +317,7 @@ class Adaptive(Part):
         for place in PLACES:
             single, turned = surrogate(task, observations, place)
             plain = self._adversary(single, known=knows_statistics(turned))
-            tried.append(plain(single, turned, **how))
+            tried.append(plain(single, turned, **options))
         posteriors = torch.stack([one.log_posterior for one in tried])
         best = posteriors.nan_to_num(nan=-torch.inf).argmax(0).tolist()
         count = len(observations)
@@ -324,16 +329,18 @@ def _likelihood(parts: Sequence[UpdatePart], *, noisy: bool) -> Likelihood:
     return density() if noisy else cosine() if all(hint_of(part).scales for part in parts) else through(cosine())
 
 
-def _taken_apart(adversary: Adversary, task: Task, observations: Sequence[Observation], how: How) -> Reconstruction:
+def _taken_apart(
+    adversary: Adversary, task: Task, observations: Sequence[Observation], options: Options
+) -> Reconstruction:
     """Every record that can be certified; the rest of each update is attacked as that of a smaller batch."""
-    recoveries = [recover(task, one, seed=how["seed"]) for one in observations]
+    recoveries = [recover(task, one, seed=options["seed"]) for one in observations]
     ended: list[Reconstruction] = []
 
     def attacked(left: Sequence[Observation]) -> list[tuple[Tensor, Tensor]]:
         guesses: dict[int, tuple[Tensor, Tensor]] = {}
         for size in sorted({one.batch for one in left}):
             at = [i for i, one in enumerate(left) if one.batch == size]
-            some = adversary(task, [left[i] for i in at], **how)
+            some = adversary(task, [left[i] for i in at], **options)
             ended.append(some)
             guesses |= dict(zip(at, zip(some.inputs, some.labels, strict=True), strict=True))
         return [guesses[i] for i in range(len(left))]

@@ -17,12 +17,13 @@ from torch.func import functional_call
 
 from leakgauge.adversary import Reconstruction
 from leakgauge.adversary.labels import labels_of
+from leakgauge.attacks.calling import CheckedAttack, Options
 from leakgauge.errors import DomainError, ModelError
-from leakgauge.expr import Part, register
+from leakgauge.expr import register
 from leakgauge.models import denormalised
-from leakgauge.observation import Observation, check
+from leakgauge.observation import Observation
 from leakgauge.task import Task
-from leakgauge.types import Progress, Tree
+from leakgauge.types import Tree
 
 TRIALS = 3
 AGREEMENT = 1e-2
@@ -31,7 +32,7 @@ AGREEMENT = 1e-2
 
 @register("attack", "analytic")
 @dataclass(frozen=True, repr=False)
-class Analytic(Part):
+class Analytic(CheckedAttack):
     """Read the input of the first layer off its gradient.
 
     ``how="row"`` divides the row with the largest ``|∂ℓ/∂b_i|``; ``how="all"`` is the least-squares answer over all
@@ -52,17 +53,8 @@ class Analytic(Part):
         if self.how not in ("row", "all"):
             raise DomainError(f'how must be "row" or "all", got {self.how!r}', where="analytic")
 
-    def __call__(
-        self,
-        task: Task,
-        observations: Sequence[Observation],
-        *,
-        seed: int = 0,
-        progress: Progress | None = None,
-        **_: object,
-    ) -> Reconstruction:
+    def _attack(self, task: Task, observations: Sequence[Observation], options: Options) -> Reconstruction:
         """Invert every observation; the candidate's residual is not computed, hence no log posterior."""
-        check(task, observations)
         layer = first_linear(task)
         rows = [self._invert(o.rounds[0].observed, layer) for o in observations]
         inputs = denormalised(task.model, torch.stack(rows).view(len(rows), 1, *task.domain.shape))

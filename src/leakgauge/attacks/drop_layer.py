@@ -12,10 +12,11 @@ from torch import Tensor
 from leakgauge import guards
 from leakgauge.adversary import Adversary, Reconstruction, cosine, signed_adam, through
 from leakgauge.adversary.joining import joined
+from leakgauge.attacks.calling import CheckedAttack, Options
 from leakgauge.defenses.update.soteria import Soteria, linear_layers
 from leakgauge.errors import ModelError
-from leakgauge.expr import Part, register
-from leakgauge.observation import Observation, check
+from leakgauge.expr import register
+from leakgauge.observation import Observation
 from leakgauge.priors import tv, uniform
 from leakgauge.task import Task
 from leakgauge.types import Candidate, Tree
@@ -25,7 +26,7 @@ Leave = Literal["weight", "columns"]
 
 @register("attack", "drop_layer")
 @dataclass(frozen=True, repr=False)
-class DropLayer(Part):
+class DropLayer(CheckedAttack):
     """Inverting gradients without what Soteria pruned.
 
     ``leave="weight"`` leaves the defended layer's weight out of the cosine (the published attack);
@@ -68,32 +69,33 @@ class DropLayer(Part):
             restarts=self.restarts,
         )
 
-    def __call__(self, task: Task, observations: Sequence[Observation], **how: Any) -> Reconstruction:
-        check(task, observations)
+    def _attack(self, task: Task, observations: Sequence[Observation], options: Options) -> Reconstruction:
         if self.layer is not None:
-            return self._assuming(self.layer, task, observations, how)
-        layers = self.find(task, observations, **how)
+            return self._assuming(self.layer, task, observations, options)
+        layers = self.find(task, observations, **options)
         groups = {layer: [i for i, f in enumerate(layers) if f == layer] for layer in dict.fromkeys(layers)}
         reconstructions = [
-            self._assuming(layer, task, [observations[i] for i in at], how) for layer, at in groups.items()
+            self._assuming(layer, task, [observations[i] for i in at], options) for layer, at in groups.items()
         ]
         order = [i for at in groups.values() for i in at]
         return joined(reconstructions, [order.index(i) for i in range(len(order))])
 
-    def find(self, task: Task, observations: Sequence[Observation], **how: Any) -> list[str]:
+    def find(self, task: Task, observations: Sequence[Observation], **options: Any) -> list[str]:
         """The layer that was defended, for every observation: the one with the least residual."""
         layers = linear_layers(task.params)
         if not layers:
             raise ModelError("the model has no linear layer", where="drop_layer", remedy="attack with adaptive()")
-        residuals = torch.stack([self.residual(layer, task, observations, **how) for layer in layers])
+        residuals = torch.stack([self.residual(layer, task, observations, **options) for layer in layers])
         return [layers[i] for i in residuals.argmin(0).tolist()]
 
-    def residual(self, layer: str, task: Task, observations: Sequence[Observation], **how: Any) -> Tensor:
+    def residual(self, layer: str, task: Task, observations: Sequence[Observation], **options: Any) -> Tensor:
         """``1 − cos`` of what is matched if ``layer`` was defended, after ``scout`` steps, ``[n]``."""
-        reconstruction = replace(self, steps=self.scout, restarts=1)._assuming(layer, task, observations, how)
+        reconstruction = replace(self, steps=self.scout, restarts=1)._assuming(layer, task, observations, options)
         prior = self.against(layer, images=task.domain.kind == "image").prior
         return prior(Candidate(reconstruction.inputs, reconstruction.labels)) - reconstruction.log_posterior
 
-    def _assuming(self, layer: str, task: Task, observations: Sequence[Observation], how: Any) -> Reconstruction:
+    def _assuming(
+        self, layer: str, task: Task, observations: Sequence[Observation], options: Options
+    ) -> Reconstruction:
         adversary = self.against(layer, images=task.domain.kind == "image")
-        return adversary(task.protect(Soteria(layer)), observations, **how)
+        return adversary(task.protect(Soteria(layer)), observations, **options)

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from leakgauge.adversary import Reconstruction
 from leakgauge.adversary.labels import labels_of
+from leakgauge.attacks.calling import CheckedAttack, Options
 from leakgauge.attacks.recovering import Methods, Recovery, check_search, recover
 from leakgauge.client import LABELS
-from leakgauge.expr import Part, register
-from leakgauge.observation import Observation, check
+from leakgauge.expr import register
+from leakgauge.observation import Observation
 from leakgauge.task import Task
-from leakgauge.types import Progress
 
 
 def remaining(observation: Observation, recovery: Recovery, task: Task) -> Observation:
@@ -45,7 +45,7 @@ def completed(task: Task, recovery: Recovery, inputs: Tensor, labels: Tensor) ->
 
 @register("attack", "exact_recovery")
 @dataclass(frozen=True, repr=False)
-class ExactRecovery(Part):
+class ExactRecovery(CheckedAttack):
     """Take batches apart exactly, or say which records were not recovered.
 
     Peeling, then sparse directions on what is left; ``methods`` may be ``peeling`` or ``sparse`` alone. ``starts`` of
@@ -54,6 +54,7 @@ class ExactRecovery(Part):
     """
 
     version: ClassVar[int] = 1
+    takes_sums: ClassVar[bool] = True
 
     methods: Methods = "both"
     starts: int = 512
@@ -74,22 +75,12 @@ class ExactRecovery(Part):
             seed=seed,
         )
 
-    def __call__(
-        self,
-        task: Task,
-        observations: Sequence[Observation],
-        *,
-        seed: int = 0,
-        progress: Progress | None = None,
-        **_: object,
-    ) -> Reconstruction:
-        check(task, observations, sums=True)
-
+    def _attack(self, task: Task, observations: Sequence[Observation], options: Options) -> Reconstruction:
         def flat(left: Sequence[Observation]) -> list[tuple[Tensor, Tensor]]:
             middle = 0.5 if task.domain.box else 0.0
             return [(torch.full((one.batch, *task.domain.shape), middle), labels_of(task, one)) for one in left]
 
-        recoveries = [self.recover(task, one, seed=seed) for one in observations]
+        recoveries = [self.recover(task, one, seed=options["seed"]) for one in observations]
         return assembled(task, observations, recoveries, flat)
 
 

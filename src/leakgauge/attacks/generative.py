@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from leakgauge import guards
 from leakgauge.adversary import Adversary, Likelihood, Matching, Reconstruction, adam, cosine
 from leakgauge.adversary.estimated import Estimated
 from leakgauge.adversary.run import attack
 from leakgauge.adversary.solver import CmaEs, CosineDecay
-from leakgauge.expr import Part, register
-from leakgauge.observation import Observation, check
+from leakgauge.attacks.calling import CheckedAttack, Options
+from leakgauge.expr import register
+from leakgauge.observation import Observation
 from leakgauge.priors.generators import Generated, Tuned, generator_in, refuse_others
 from leakgauge.task import Task
-from leakgauge.types import Progress, Threat, Treatment
+from leakgauge.types import Threat, Treatment
 
 
 @register("attack", "gias")
 @dataclass(frozen=True, repr=False)
-class Gias(Part):
+class Gias(CheckedAttack):
     """Search the codes of a generator, then move its weights: ``max_z``, and from there ``max_W`` of the posterior.
 
     ``tune_steps=0`` is the first step alone: under noise the second one fits it, unless ``stiffness`` holds weights.
@@ -70,22 +71,13 @@ class Gias(Part):
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
         return self.search.treatments(task, threat)
 
-    def __call__(
-        self,
-        task: Task,
-        observations: Sequence[Observation],
-        *,
-        seed: int = 0,
-        progress: Progress | None = None,
-        **how: Any,
-    ) -> Reconstruction:
-        check(task, observations)
-        searched = self.search(task, observations, seed=seed, progress=progress, **how)
+    def _attack(self, task: Task, observations: Sequence[Observation], options: Options) -> Reconstruction:
+        searched = self.search(task, observations, **options)
         if not self.tune_steps:
             return searched
         assert searched.codes is not None
         begin = searched.codes[..., : self.prior.codes]
-        (tuned,) = attack([self.tuning], task, observations, seed, progress=progress, begin=begin, **how)
+        (tuned,) = attack([self.tuning], task, observations, begin=begin, **options)
         return replace(tuned, evaluations=tuned.evaluations + searched.evaluations)
 
 

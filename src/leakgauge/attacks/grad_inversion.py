@@ -12,21 +12,22 @@ from leakgauge import guards
 from leakgauge.adversary import Adversary, Reconstruction, adam, cosine_decay, l2
 from leakgauge.adversary.joining import joined
 from leakgauge.adversary.labels import Rule
+from leakgauge.attacks.calling import CheckedAttack, Options, within
 from leakgauge.attacks.consensus import Toward, consensus
 from leakgauge.attacks.norms import has_statistics, knows_statistics
-from leakgauge.attacks.staged import posterior, stage_after, within
-from leakgauge.expr import Part, register
-from leakgauge.observation import Observation, check
+from leakgauge.attacks.staged import posterior, stage_after
+from leakgauge.expr import register
+from leakgauge.observation import Observation
 from leakgauge.priors import batch_norm, norm, tv
 from leakgauge.task import Task
-from leakgauge.types import Progress, Threat, Treatment
+from leakgauge.types import Threat, Treatment
 
 NO_NORMS = "GradInversion's batch-norm prior is left out: no batch norm of the model has statistics to compare with"
 
 
 @register("attack", "grad_inversion")
 @dataclass(frozen=True, repr=False)
-class GradInversion(Part):
+class GradInversion(CheckedAttack):
     """``‖u − o‖²/‖o‖² + w_tv·TV + w_norm·‖x‖ + w_bn·R_BN + w_group·‖x − x̄‖²``, by Adam with Langevin noise.
 
     Every update is attacked from ``seeds`` starts. After each of ``1 + meetings`` equal shares of the ``steps`` the
@@ -93,16 +94,7 @@ class GradInversion(Part):
         known = "batch_statistics" in {name.rpartition(".")[2] for name in (threat or Threat()).grants}
         return self.stages(statistics=has_statistics(task, known=known))[-1].treatments(task, threat)
 
-    def __call__(
-        self,
-        task: Task,
-        observations: Sequence[Observation],
-        *,
-        seed: int = 0,
-        progress: Progress | None = None,
-        **how: Any,
-    ) -> Reconstruction:
-        check(task, observations)
+    def _attack(self, task: Task, observations: Sequence[Observation], options: Options) -> Reconstruction:
         measured = has_statistics(task, known=knows_statistics(observations))
         stages = self.stages(statistics=measured)
         repeated = [one for one in observations for _ in range(self.seeds)]
@@ -111,8 +103,7 @@ class GradInversion(Part):
             if last is not None and self.group_weight:
                 targets = self._met(last, len(observations))
                 stage = replace(stage, prior=stage.prior + self.group_weight * Toward(targets.numpy()))  # type: ignore[operator]
-            tell = within(progress, done, self.steps)
-            (last,) = stage_after([last], [stage], task, repeated, seed=seed, progress=tell, **how)
+            (last,) = stage_after([last], [stage], task, repeated, **within(options, done, self.steps))
             done += stage.solver.steps
         assert last is not None
         values = posterior(stages[-1], task, repeated, last)

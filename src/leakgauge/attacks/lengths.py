@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from leakgauge.adversary import Adversary, Density, Reconstruction, adam, cosine, cosine_decay, l2, through
 from leakgauge.attacks.adapting import hint_of
-from leakgauge.client import LABELS, LEARNING_RATE
+from leakgauge.attacks.calling import Options, with_labels, within
+from leakgauge.client import LEARNING_RATE
 from leakgauge.defenses import Protection
 from leakgauge.observation import Observation
 from leakgauge.task import Task
-from leakgauge.types import Progress
 
 LENGTHS = through(l2(relative=True))
 """Relative distance after the map that the protection applies."""
@@ -38,21 +37,14 @@ def closer(adversary: Adversary) -> Adversary:
 
 
 def with_lengths(
-    adversary: Adversary, task: Task, observations: Sequence[Observation], how: Mapping[str, Any]
+    adversary: Adversary, task: Task, observations: Sequence[Observation], options: Options
 ) -> Reconstruction:
     """First by direction, then, from where that ended, as many steps by relative distance."""
-    tell: Progress | None = how["progress"]
-
-    def told(half: int) -> Progress | None:
-        return tell and (lambda done, total, objective: tell(half * total + done, 2 * total, objective))
-
-    first = adversary(task, observations, **{**how, "progress": told(0)})
+    steps = adversary.solver.steps
+    first = adversary(task, observations, **within(options, 0, 2 * steps))
     if adversary.labels == "joint":  # what the first stage found is where the second begins
-        observations = [
-            one if one.labels is not None else one.given(LABELS, labels)
-            for one, labels in zip(observations, first.labels, strict=True)
-        ]
-    last = closer(adversary)(task, observations, **{**how, "progress": told(1)}, begin=first.inputs)
+        observations = with_labels(observations, first)
+    last = closer(adversary)(task, observations, **within(options, steps, 2 * steps), begin=first.inputs)
     return replace(last, evaluations=first.evaluations + last.evaluations)
 
 

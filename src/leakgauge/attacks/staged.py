@@ -12,10 +12,10 @@ from torch import Tensor
 from leakgauge.adversary import Adversary, Attack, Reconstruction
 from leakgauge.adversary.run import attack as attack_with
 from leakgauge.adversary.solver import Problem, Solution, Solver
-from leakgauge.client import LABELS
+from leakgauge.attacks.calling import CheckedAttack, Options, with_labels, within
 from leakgauge.errors import DomainError
-from leakgauge.expr import Part, register
-from leakgauge.observation import Observation, check
+from leakgauge.expr import register
+from leakgauge.observation import Observation
 from leakgauge.priors.base import Scaled
 from leakgauge.task import Task
 from leakgauge.types import Progress, Threat, Treatment
@@ -23,7 +23,7 @@ from leakgauge.types import Progress, Threat, Treatment
 
 @register("attack", "staged")
 @dataclass(frozen=True, repr=False)
-class Staged(Part):
+class Staged(CheckedAttack):
     """Adversaries one after another, each beginning at the inputs that the one before it ended with.
 
     The first may be any attack, such as the best of several. Between stages inputs are brought back into their box,
@@ -59,23 +59,14 @@ class Staged(Part):
         listed: tuple[Treatment, ...] = self.last.treatments(task, threat)  # type: ignore[attr-defined]
         return listed
 
-    def __call__(
-        self,
-        task: Task,
-        observations: Sequence[Observation],
-        *,
-        seed: int = 0,
-        progress: Progress | None = None,
-        **how: Any,
-    ) -> Reconstruction:
-        check(task, observations)
+    def _attack(self, task: Task, observations: Sequence[Observation], options: Options) -> Reconstruction:
         done, last = 0, None
         for stage in self.stages:
-            tell = within(progress, done, self.steps)
+            own = within(options, done, self.steps)
             if isinstance(stage, Adversary):
-                (last,) = stage_after([last], [stage], task, observations, seed=seed, progress=tell, **how)
+                (last,) = stage_after([last], [stage], task, observations, **own)
             else:
-                last = stage(task, observations, seed=seed, progress=tell, **how)
+                last = stage(task, observations, **own)
             done += steps_of(stage)
         assert last is not None
         return last
@@ -100,10 +91,7 @@ def stage_after(
     stages: Sequence[Adversary],
     task: Task,
     observations: Sequence[Observation],
-    *,
-    seed: int = 0,
-    progress: Progress | None = None,
-    **how: Any,
+    **options: Any,
 ) -> list[Reconstruction]:
     """Several stages at once, each going on from its own reconstruction (None: from its start).
 
@@ -117,9 +105,9 @@ def stage_after(
     for places in families.values():
         earlier = [one for place in places if (one := before[place]) is not None]
         begin = torch.stack([one.inputs for one in earlier]) if earlier else None
-        labelled = _with_labels(observations, earlier[0]) if earlier else observations
+        labelled = with_labels(observations, earlier[0]) if earlier else observations
         settings = [stages[place] for place in places]
-        done = attack_with(settings, task, labelled, seed, progress=progress, begin=begin, **how)
+        done = attack_with(settings, task, labelled, begin=begin, **options)
         share = done[0].evaluations // len(places)
         for place, one in zip(places, done, strict=True):
             already = before[place]
@@ -142,22 +130,6 @@ def boxed(inputs: Tensor, task: Task) -> Tensor:
     return inputs if task.domain.box is None else inputs.clamp(*task.domain.box)
 
 
-def _with_labels(observations: Sequence[Observation], last: Reconstruction) -> list[Observation]:
-    """What the first stage found is where the next one begins."""
-    return [
-        one if one.labels is not None else one.given(LABELS, labels)
-        for one, labels in zip(observations, last.labels, strict=True)
-    ]
-
-
-def within(progress: Progress | None, before: int, total: int) -> Progress | None:
-    """The progress of a stage as that of the whole."""
-    if progress is None:
-        return None
-    tell = progress
-    return lambda done, _, objective: tell(before + done, total, objective)
-
-
 @dataclass(frozen=True, repr=False)
 class _Stay(Solver):
     """Evaluate the start, and stay there."""
@@ -178,7 +150,7 @@ def posterior(
     still = replace(judge, solver=_Stay(), restarts=1)
     if guess is None:
         return still(task, observations).log_posterior
-    labelled = _with_labels(observations, guess)
+    labelled = with_labels(observations, guess)
     return still(task, labelled, begin=guess.inputs).log_posterior.nan_to_num(nan=-torch.inf)
 
 
@@ -196,7 +168,7 @@ def posteriors(
 
 @register("attack", "best_of")
 @dataclass(frozen=True, repr=False)
-class BestOf(Part):
+class BestOf(CheckedAttack):
     """Several attacks; for every observation the guess with the highest log posterior under ``judge`` is taken.
 
     The objectives of different attacks cannot be compared, hence a common one; the truth is not needed.
@@ -224,20 +196,10 @@ class BestOf(Part):
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
         return self.judge.treatments(task, threat)
 
-    def __call__(
-        self,
-        task: Task,
-        observations: Sequence[Observation],
-        *,
-        seed: int = 0,
-        progress: Progress | None = None,
-        **how: Any,
-    ) -> Reconstruction:
-        check(task, observations)
+    def _attack(self, task: Task, observations: Sequence[Observation], options: Options) -> Reconstruction:
         steps = list(map(steps_of, self.attacks))
         guesses = [
-            one(task, observations, seed=seed, progress=within(progress, sum(steps[:i]), sum(steps)), **how)
-            for i, one in enumerate(self.attacks)
+            one(task, observations, **within(options, sum(steps[:i]), sum(steps))) for i, one in enumerate(self.attacks)
         ]
         return best(guesses, [posterior(self.judge, task, observations, guess) for guess in guesses])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from leakgauge import guards
 from leakgauge.adversary import Attack, Reconstruction
@@ -16,6 +16,7 @@ from leakgauge.adversary.simulation.simulate import is_silent
 from leakgauge.attacks.adapting import hint_of
 from leakgauge.attacks.adaptive import Adaptive
 from leakgauge.attacks.believed import without_small_noise
+from leakgauge.attacks.calling import CheckedAttack, Options
 from leakgauge.attacks.choosing import EFFORTS, Choice, Choosing, Effort, Score
 from leakgauge.attacks.circumstances import recovery_sentence
 from leakgauge.attacks.portfolio import Portfolio
@@ -26,7 +27,7 @@ from leakgauge.attacks.surrogate import is_worth
 from leakgauge.client import BATCH_STATISTICS, DROPOUT
 from leakgauge.defenses.update.chain import is_noise
 from leakgauge.errors import NoDensityError
-from leakgauge.expr import Part, register
+from leakgauge.expr import register
 from leakgauge.observation import Observation, check
 from leakgauge.task import Task
 from leakgauge.types import Progress, Threat, Treatment
@@ -44,7 +45,7 @@ FIXED = 15
 
 @register("attack", "standard")
 @dataclass(frozen=True, repr=False)
-class Standard(Part):
+class Standard(CheckedAttack):
     """A parameter-free, versioned attack: quote it as ``standard()`` version 5.
 
     1. What structure gives exactly is read off (:mod:`~leakgauge.attacks.structure`).
@@ -125,17 +126,8 @@ class Standard(Part):
             return self._adaptive(7 * self.effort.unit)[WEIGHTS.index(USUAL)]
         return BestOf(tuple(portfolio.fixed(self.effort.unit)), portfolio.judge)
 
-    def __call__(
-        self,
-        task: Task,
-        observations: Sequence[Observation],
-        *,
-        seed: int = 0,
-        progress: Progress | None = None,
-        **how: Any,
-    ) -> Reconstruction:
-        check(task, observations)
-        guess = self.fixed(task, observations)(task, observations, seed=seed, progress=progress, **how)
+    def _attack(self, task: Task, observations: Sequence[Observation], options: Options) -> Reconstruction:
+        guess = self.fixed(task, observations)(task, observations, **options)
         return replace(guess, notes=tuple(dict.fromkeys((*guess.notes, *_of_recovery(task)))))
 
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:

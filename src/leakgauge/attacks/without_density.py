@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from leakgauge.adversary import Adversary, Reconstruction, cosine, density
 from leakgauge.adversary.joining import joined
@@ -13,25 +12,23 @@ from leakgauge.adversary.simulation import Simulation, StandIn, simulate_whole
 from leakgauge.adversary.simulation.labels import labels_by_simulation
 from leakgauge.attacks.adapting import hint_of
 from leakgauge.attacks.believed import believed, with_received_norm
+from leakgauge.attacks.calling import Options
 from leakgauge.attacks.circumstances import is_opaque, simulation_sentences
 from leakgauge.client import LABELS
 from leakgauge.errors import AssumptionWarning, NoDensityError, NotModelledWarning
 from leakgauge.observation import Observation
 from leakgauge.task import Task
 
-How = Mapping[str, Any]
-"""The keyword arguments of an attack: seed, device, path, memory, progress."""
-
 
 def by_belief(
-    adversary: Adversary, task: Task, observations: Sequence[Observation], how: How, reason: NoDensityError
+    adversary: Adversary, task: Task, observations: Sequence[Observation], options: Options, reason: NoDensityError
 ) -> Reconstruction | None:
     """The attack under the density of what is nearest to the protection; None where that has none, either."""
     assumed = believed(task.protection.update)
     if assumed == task.protection.update:
         return None
     try:
-        reconstruction = replace(adversary, likelihood=density(assumed=assumed))(task, observations, **how)
+        reconstruction = replace(adversary, likelihood=density(assumed=assumed))(task, observations, **options)
     except NoDensityError:
         return None
     warnings.warn(f"adaptive() assumes {assumed!r}: {reason}", AssumptionWarning, stacklevel=5)
@@ -42,7 +39,7 @@ def by_simulation(
     adversary_of: Callable[[Task], Adversary],
     task: Task,
     observations: Sequence[Observation],
-    how: How,
+    options: Options,
     reason: NoDensityError,
 ) -> Reconstruction | NoDensityError:
     """The attack on simulated releases of the whole chain; what stands in the way, where that is not possible."""
@@ -53,16 +50,16 @@ def by_simulation(
     sentence = simulation_sentences(simulation)[0]
     warnings.warn(f"adaptive(): {sentence}, since {reason}", AssumptionWarning, stacklevel=5)
     own = adversary_of(simulation.task)
-    return own(simulation.task, labelled(simulation, observations, own.labels), **how)
+    return own(simulation.task, labelled(simulation, observations, own.labels), **options)
 
 
 def by_cosine(
-    plain: Adversary, task: Task, observations: Sequence[Observation], how: How, reason: NoDensityError
+    plain: Adversary, task: Task, observations: Sequence[Observation], options: Options, reason: NoDensityError
 ) -> Reconstruction:
     """A cosine of what is not covered up; the warning says whether all parts are modelled by that."""
     category = AssumptionWarning if models_all_by_leaving_out(task) else NotModelledWarning
     warnings.warn(f"adaptive() falls back to a cosine: {reason}", category, stacklevel=5)
-    return replace(plain, likelihood=cosine(drop=covered_up(task)))(task, observations, **how)
+    return replace(plain, likelihood=cosine(drop=covered_up(task)))(task, observations, **options)
 
 
 def covered_up(task: Task) -> tuple[str, ...]:
@@ -86,19 +83,20 @@ def labelled(simulation: Simulation, observations: Sequence[Observation], labels
     return [one.given(LABELS, label) for one, label in zip(before, inferred, strict=True)]
 
 
-def by_received_norm(adversary: Adversary, task: Task, observations: Sequence[Observation], how: How) -> Reconstruction:
+def by_received_norm(
+    adversary: Adversary, task: Task, observations: Sequence[Observation], options: Options
+) -> Reconstruction:
     """Each observation under the clipping bound that its own norm suggests."""
     reconstructions = []
     for one in observations:
         assumed = with_received_norm(task.protection.update, one.rounds[0].observed)
         changed = assumed != task.protection.update
         own = replace(adversary, likelihood=density(assumed=assumed)) if changed else adversary
-        reconstructions.append(own(task, [one], **how))
+        reconstructions.append(own(task, [one], **options))
     return joined(reconstructions, range(len(reconstructions)))
 
 
 __all__ = [
-    "How",
     "by_belief",
     "by_cosine",
     "by_received_norm",
