@@ -189,7 +189,7 @@ def _engine(engine: Engine, workers: int, address: str | None) -> Runner | None:
         raise LeakgaugeError(f"--workers {workers} with --engine {engine.value}", where="audit", remedy=remedy)
     if (engine is Engine.ray) != (address is not None):
         what = "--engine ray without --address" if address is None else f"--address with --engine {engine.value}"
-        raise LeakgaugeError(what, where="audit", remedy="say --engine ray --address host:port (or auto)")
+        raise LeakgaugeError(what, where="audit", remedy="use --engine ray --address host:port (or auto)")
     if engine is Engine.ray and address is not None:
         return RayCluster(address)
     return SharedFolder() if engine is Engine.shared else None

@@ -62,7 +62,9 @@ def train(
     how = Federation(rounds, per_round, steps, epochs, minibatch, learning_rate, **arguments)
     partition = expr.parse(clients, "partition", where="--clients")
     if not isinstance(partition, Partition):
-        raise LeakgaugeError(f"{clients!r} is no partition", where="--clients", remedy="say 'iid(clients=10)'")
+        raise LeakgaugeError(
+            f"{clients!r} is not a partition", where="--clients", remedy="use one such as 'iid(clients=10)'"
+        )
     if out is not None:
         _check_target(out)
     source = datasets.load(data)

@@ -45,7 +45,7 @@ def train_prior(
 
     announce(data)
     if family not in FAMILIES:
-        raise LeakgaugeError(f"unknown family {family!r}", where="--family", remedy=f"say {' or '.join(FAMILIES)}")
+        raise LeakgaugeError(f"unknown family {family!r}", where="--family", remedy=f"use {' or '.join(FAMILIES)}")
     # before minutes of training
     if out.suffix != ".safetensors" or out.is_dir() or not os.access(out.parent, os.W_OK):
         raise LeakgaugeError("cannot be written there", where=str(out), remedy="give a .safetensors file in a folder")
