@@ -113,7 +113,7 @@ class MissingExtraError(LeakgaugeError):
 
 
 def need(package: str, what: str, *, where: str, extra: str) -> None:
-    """Say which extra brings an optional package, where it is not installed: ``what`` needs it."""
+    """Raise an error that names the extra to install if an optional package is missing: ``what`` needs it."""
     try:
         importlib.import_module(package)
     except ImportError:
@@ -123,11 +123,11 @@ def need(package: str, what: str, *, where: str, extra: str) -> None:
 
 
 class AssumptionWarning(UserWarning):
-    """An attack goes on with an assumption of its own, since what it was given has no likelihood."""
+    """The attack assumed a likelihood because the protection has no density."""
 
 
 class NotModelledWarning(AssumptionWarning):
-    """An attack matches updates as if a part had changed nothing: that it finds nothing says nothing."""
+    """The attack ignores what a part does to updates; if it finds nothing, that proves nothing."""
 
 
 _COMPARED, _LISTED, _LONG = 2000, 80, 200

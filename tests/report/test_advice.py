@@ -36,7 +36,8 @@ def test_a_proof_names_the_noise_it_needs(tmp_path: Path) -> None:
     made = {**defense("bounded", "recognisable"), "bound": {**BOUND, "ceiling": 1.0, "enough": enough}}
     folder = make(tmp_path / "run", checkpoints=[{"step": 0, "accuracy": None, "defenses": [made]}])
     text = "\n".join(advice(read(folder).result))
-    assert "with clip(norm=1.0) | gaussian(std=0.93), nobody recognises a record with a probability above 50 %" in text
+    assert "use clip(norm=1.0) | gaussian(std=0.93)" in text
+    assert "nobody recognises a record with a probability above 50 %" in text
 
 
 def test_an_attack_that_does_not_model_the_defense_is_called_out(tmp_path: Path) -> None:
@@ -72,9 +73,8 @@ def told(folder: Path, *defenses: dict[str, Any], **changes: Any) -> str:
 def test_accuracy_that_bought_nothing_is_called_a_waste_unless_seeds_explain_it(tmp_path: Path) -> None:
     dear = trained("pruned", "recognisable", "prune(p=0.999)", 0.7, 0.72)
     said = told(tmp_path / "dear", dear)
-    assert (
-        "Do not rely on pruned (3 of 5 records recognised, and it costs 18 points of accuracy: 71 % (70 to 72)" in said
-    )
+    assert "Do not rely on pruned (3 of 5 records recognised, and it costs 18 points of accuracy" in said
+    assert "71 % (70 to 72)" in said
     chance = trained("pruned", "recognisable", "prune(p=0.5)", 0.8, 0.89)
     assert "it costs" not in told(tmp_path / "chance", chance)
     silent = trained("pruned", "no evidence", "prune(p=0.999)", 0.7, 0.72)

@@ -48,7 +48,7 @@ def test_bad_usage_is_one_line_and_exit_code_2(app: typer.Typer, tmp_path: Path)
     assert "did you mean 'html'?" in got.output
     nothing = CliRunner().invoke(app, ["report", str(tmp_path / "run"), "--format", " , "])
     assert nothing.exit_code == 2
-    assert nothing.output == "error: --format: there is none; say html,md,junit, or leave it out\n"
+    assert nothing.output == "error: --format: no format is given; use html,md,junit, or leave it out\n"
 
 
 def test_compare_prints_tables_or_markdown(app: typer.Typer, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_verdicts_that_changed_are_said_in_words(tmp_path: Path) -> None:
     assert {change.name: change.sentence for change in found.changes} == {
         "worse": "worse verdict",
         "better": "milder verdict",
-        "lost": "cannot be judged any more",
+        "lost": "can no longer be judged",
         "won": "could not be judged before",
         "same": "same",
         "gone": "only in the first run",

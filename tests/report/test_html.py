@@ -150,7 +150,7 @@ def test_a_missing_or_broken_picture_does_not_stop_the_report(tmp_path: Path) ->
     folder = make(tmp_path / "run")
     (folder / "records.safetensors").unlink()
     (folder / "cells" / "aa.safetensors").write_bytes(b"\x00broken")
-    assert html(read(folder)).count("no picture kept") == 2 * 3 * 2
+    assert html(read(folder)).count("no picture stored") == 2 * 3 * 2
 
 
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -147,4 +147,4 @@ def test_a_part_of_an_installed_package_is_announced(tmp_path: Path, monkeypatch
     finally:
         expr.plugins.cache_clear()
     assert ended.exit_code == 2, ended.output
-    assert "runs code that it names: from_a_package; look at that code" in ended.output
+    assert "would import and run from_a_package; look at that code" in ended.output

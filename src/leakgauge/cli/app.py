@@ -47,7 +47,7 @@ class Program(TyperGroup):
             raise typer.Exit(error.exit_code) from None
         except OSError as error:  # a full disk, a folder that vanished: finished cells are there
             where = f"{error.filename}: " if error.filename else ""
-            echo(f"error: {where}{error.strerror or error}; what is finished is saved", err=True)
+            echo(f"error: {where}{error.strerror or error}; finished work is saved", err=True)
             raise typer.Exit(ExitCode.BAD_INPUT) from None
         except KeyboardInterrupt:
             echo("interrupted", err=True)
@@ -93,40 +93,43 @@ def program(
 
     \b
     Examples:
-      leakgauge init                    write a commented starter spec
-      leakgauge check leakgauge.toml    list its problems, or show the plan
-      leakgauge audit leakgauge.toml    attack your own set-up; writes an HTML report
-      leakgauge tune leakgauge.toml …   search for the settings of an attack
-      leakgauge standings --quick       every attack and defense on fixed clients; add your own
-      leakgauge train                   train a model with federated clients
-      leakgauge train-prior --data fashion_mnist --out prior.safetensors
-      leakgauge list                    every part: defenses, attacks, priors, models
-      leakgauge list model              parts of one kind
-      leakgauge data list               the data sets, and which are on this machine
-      leakgauge data fetch mnist        fetch a full data set
-      leakgauge data show my-set.npz    describe your own data set
-      leakgauge papers                  the papers' tables, our numbers beside theirs
+      leakgauge init                      write a commented starter spec
+      leakgauge check leakgauge.toml      list its problems, or show the plan
+      leakgauge preflight leakgauge.toml  what leaks by structure, without an attack
+      leakgauge audit leakgauge.toml      attack your own set-up; writes an HTML report
+      leakgauge compare run1 run2         what changed between two audits
+      leakgauge inspect --before a.pt --after b.pt --model my.module:build --shape 1,28,28
+      leakgauge claims my_flower_app/     do its privacy settings hold what they claim?
+      leakgauge tune leakgauge.toml …     search for the settings of an attack
+      leakgauge standings --quick         every attack and defense on fixed clients; add your own
+      leakgauge train                     train a model with federated clients
+      leakgauge list                      every part: defenses, attacks, priors, models
+      leakgauge list model                parts of one kind
+      leakgauge data list                 the data sets, and which are on this machine
+      leakgauge data fetch mnist          fetch a full data set
+      leakgauge papers                    the papers' tables, our numbers beside theirs
       leakgauge bound gaussian --sigma 0.5 --clip 1 --dim 13700
     """
 
 
-app.command("init")(audit.init)
-app.command("check")(audit.check)
-app.command("audit")(audit.audit)
-app.command("doctor")(doctor.doctor)
-app.command("preflight")(preflight.preflight)
-app.command("inspect")(inspect.inspect)
-app.command("report")(report.report)
-app.command("claims")(claims.claims)
-app.command("compare")(compare.compare)
-app.command("price")(price.price)
-app.command("train")(train.train)
-app.command("tune")(tune.tune)
-app.command("standings")(standings.standings)
-app.command("train-prior")(train_prior.train_prior)
-app.command("verify")(signing.verify)
-app.command("list")(listing.show)
-app.add_typer(signing.app, name="key")
-app.add_typer(data.app, name="data")
-app.add_typer(papers.app, name="papers")
-app.add_typer(bound.app, name="bound")
+# short helps: the list of commands would cut their first sentences off
+app.command("init", short_help="Write a commented starter spec that runs as it is.")(audit.init)
+app.command("check", short_help="List every problem of a spec, or show its plan.")(audit.check)
+app.command("audit", short_help="Attack your own set-up and report what leaks.")(audit.audit)
+app.command("doctor", short_help="Check that a spec replays one of your real updates.")(doctor.doctor)
+app.command("preflight", short_help="Report what leaks by structure, without an attack.")(preflight.preflight)
+app.command("inspect", short_help="Attack a captured update: what does it reveal?")(inspect.inspect)
+app.command("report", short_help="Rebuild the reports of a run.")(report.report)
+app.command("claims", short_help="Examine privacy settings: do their claims hold?")(claims.claims)
+app.command("compare", short_help="Show what changed between two runs.")(compare.compare)
+app.command("price", short_help="Show what one record costs an adversary.")(price.price)
+app.command("train", short_help="Train a model with federated clients (FedAvg).")(train.train)
+app.command("tune", short_help="Search for the best settings of an attack.")(tune.tune)
+app.command("standings", short_help="Measure attacks and defenses on fixed clients.")(standings.standings)
+app.command("train-prior", short_help="Train a prior on public records.")(train_prior.train_prior)
+app.command("verify", short_help="Check that a result is what was signed.")(signing.verify)
+app.command("list", short_help="List every part that an expression may name.")(listing.show)
+app.add_typer(signing.app, name="key", short_help="Make keys for signed reports.")
+app.add_typer(data.app, name="data", short_help="List, fetch and describe data sets.")
+app.add_typer(papers.app, name="papers", short_help="List or reproduce the tables of papers.")
+app.add_typer(bound.app, name="bound", short_help="Compute what no adversary can beat.")

@@ -64,10 +64,10 @@ def check(
     path: Annotated[Path, typer.Argument(help="The spec, a TOML file.")],
     ablate: Annotated[bool, typer.Option("--ablate", help="Plan for `audit --ablate`.")] = False,
     timed: Annotated[
-        bool, typer.Option("--time", help="Import your own code, too: time it, and say how it is modelled.")
+        bool, typer.Option("--time", help="Also import your own code, time it, and say how it is modelled.")
     ] = False,
 ) -> None:
-    """List every problem of a spec; if there is none, show the plan with its work, time and memory.
+    """List every problem of a spec; if there are none, show the plan with its work, time and memory.
 
     Imports none of your code, unless --time asks for it; built-in parts are timed on their first steps.
     """
@@ -92,7 +92,7 @@ def check(
         f"{_many(spec.task.recipe.batch, 'record')}: {least}{work.cells} cells{work.shares()}"
     )
     if draft.own_code:
-        echo(f"own code: {', '.join(draft.own_code)}; `audit` imports it if you say --own-code")
+        echo(f"own code: {', '.join(draft.own_code)}; `audit` imports it only with --own-code")
     for sentence in (*(f"adversaries: {note}" for note in spec.notes()), *work.sentences()):
         echo(sentence)
 
@@ -109,11 +109,11 @@ def audit(
     engine: Annotated[
         Engine,
         typer.Option(
-            help="local: this machine alone; shared: any number of audits together in one --out; ray: a Ray cluster."
+            help="local: this machine; shared: any number of processes that work in one --out; ray: a Ray cluster."
         ),
     ] = Engine.local,
     address: Annotated[
-        str | None, typer.Option(help="Of the Ray cluster: host:port, or auto for one that runs on this machine.")
+        str | None, typer.Option(help="Address of the Ray cluster: host:port, or auto for one on this machine.")
     ] = None,
     fail_on: Annotated[
         Gate | None, typer.Option(help="Exit with 3 if a verdict is this bad or worse, or inconclusive.")
@@ -189,7 +189,7 @@ def _engine(engine: Engine, workers: int, address: str | None) -> Runner | None:
         raise LeakgaugeError(f"--workers {workers} with --engine {engine.value}", where="audit", remedy=remedy)
     if (engine is Engine.ray) != (address is not None):
         what = "--engine ray without --address" if address is None else f"--address with --engine {engine.value}"
-        raise LeakgaugeError(what, where="audit", remedy="say --engine ray --address host:port (or auto)")
+        raise LeakgaugeError(what, where="audit", remedy="use --engine ray --address host:port (or auto)")
     if engine is Engine.ray and address is not None:
         return RayCluster(address)
     return SharedFolder() if engine is Engine.shared else None

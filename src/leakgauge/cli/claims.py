@@ -28,7 +28,7 @@ def claims(
         str, typer.Argument(help="An app's or job's folder, one of its files, a setting, or package.module:object.")
     ],
     epsilon: Annotated[Number, typer.Option(min=0.0, help="The ε that you claim for the whole run.")] = None,
-    delta: Annotated[Number, typer.Option(help="Its δ; default: the setting's, else 1e-5.")] = None,
+    delta: Annotated[Number, typer.Option(help="The δ of that claim; default: the setting's, or 1e-5.")] = None,
     rounds: Annotated[Count, typer.Option(min=1, help="Rounds of the run; default: what the app says.")] = None,
     parameters: Annotated[Count, typer.Option(min=1, help="Parameters of the model (for SVTPrivacy).")] = None,
     capture: Annotated[Folder, typer.Option(help="Captured updates: was the claimed noise really added?")] = None,
@@ -37,7 +37,7 @@ def claims(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,
 ) -> None:
-    """Examine privacy settings: does what they claim hold, and what is the number?
+    """Examine privacy settings: do their claims hold, and what are they really worth?
 
     \b
     Examples:
@@ -47,10 +47,10 @@ def claims(
       leakgauge claims my_nvflare_job/ --epsilon 2 --delta 1e-5
       leakgauge claims my_flower_app/ --capture captures/
 
-    A folder is read, not run: Python by its syntax tree, jobs by their JSON. Faults of a package (flwr, nvflare,
-    opacus) are looked for in the installed one by small experiments, so that a release which mends one passes; where it
-    is not installed the finding says so. `leakgauge list setting` shows the settings that are known. With
-    package.module:object and --own-code the object itself is read.
+    A folder is read, not run: Python by its syntax tree, jobs by their JSON. Known faults of flwr, nvflare and opacus
+    are tested on the installed package by small experiments, so a release that fixes one passes; if the package is not
+    installed, the finding says so. `leakgauge list setting` shows the known settings. With package.module:object and
+    --own-code the object itself is examined.
 
     Exits with 3 if a claim does not hold.
     """

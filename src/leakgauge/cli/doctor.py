@@ -41,7 +41,7 @@ def doctor(
     order, normalisation and swapped names. It also reports what this update cannot distinguish. The residual of a
     client with a defense must follow the law of that defense.
 
-    Imports your code if the spec names it (package.module:name) and you say --own-code. Exits with 0 if the settings
+    Imports your code if the spec names it (package.module:name) and you give --own-code. Exits with 0 if the settings
     replay, otherwise with 4.
     """
     from leakgauge.doctor.diagnosis import examine

@@ -32,7 +32,7 @@ def inspect(
     model: Annotated[str, typer.Option(help="The model: a name (bayes_cnn) or package.module:build.")],
     before: Annotated[File, typer.Option(help="The weights that the client started from.")] = None,
     after: Annotated[File, typer.Option(help="The weights that it sent back.")] = None,
-    gradient: Annotated[File, typer.Option(help="Or the gradient or change that it sent (see kind below).")] = None,
+    gradient: Annotated[File, typer.Option(help="Or the gradient or change that it sent (see kind above).")] = None,
     folder: Annotated[File, typer.Option(help="Or a folder of rounds and clients.")] = None,
     shape: Annotated[Text, typer.Option(help="The shape of a record: 1,28,28; default: that of --known.")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Examples per update, known or assumed.")] = 1,
@@ -44,7 +44,7 @@ def inspect(
     loss: Annotated[str, typer.Option(help="Loss of the client: a name or package.module:loss.")] = "cross_entropy",
     defense: Annotated[Text, typer.Option(help='What the client does to its update: "gaussian(std=0.01)".')] = None,
     same_records: Annotated[
-        bool, typer.Option("--same-records", help="A client's rounds hold the same records: attack them together, too.")
+        bool, typer.Option("--same-records", help="Assume that a client's rounds hold the same records; attack all.")
     ] = False,
     draws: Annotated[int, typer.Option(min=3, help="Number of noise draws to compare with.")] = 5,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of starts and noise.")] = 0,
@@ -64,8 +64,8 @@ def inspect(
     without, the command shows how much of the update they explain, beside the same attack on noise. A --defense is
     modelled by the adversary. The metadata of a file may give kind = gradient | change | state, sign, round and client;
     in a folder, names such as r12.safetensors and r12-client3.safetensors do the same, and rounds of one client are
-    searched for noise that repeats. With --same-records they are one observation as well: noise that hides a record
-    once may not after ten rounds.
+    searched for noise that repeats. With --same-records they are also attacked together: noise that hides a record in
+    one round may not hide it after ten.
 
     Imports your code if --model or --loss names it (package.module:name). Pictures and numbers are written with mode
     0600.

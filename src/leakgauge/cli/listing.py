@@ -22,7 +22,7 @@ STRANGERS = "entry point"
 def show(
     kind: Annotated[
         Optional[str],  # noqa: UP045 - typer reads the union | only from 0.12.4 on
-        typer.Argument(help="defense, prior, attack, model …; all by default"),
+        typer.Argument(help="A kind of part: defense, prior, attack, model …; default: all."),
     ] = None,
 ) -> None:
     """List every part that an expression may name, with its arguments.

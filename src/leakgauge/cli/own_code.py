@@ -12,7 +12,8 @@ from leakgauge.errors import LeakgaugeError
 from leakgauge.expr import PATH, plugins
 
 Allowed = Annotated[
-    bool, typer.Option("--own-code", help="Run the code that the spec names (package.module:name); trust it first.")
+    bool,
+    typer.Option("--own-code", help="Import and run code that is named (package.module:name); trust it first."),
 ]
 
 
@@ -30,8 +31,8 @@ def announce(*texts: str, allowed: bool = True) -> None:
         return
     if not allowed:
         raise LeakgaugeError(
-            f"runs code that it names: {', '.join(paths)}",
-            where="this spec",
+            f"this would import and run {', '.join(paths)}",
+            where="own code",
             remedy="look at that code; if you trust it, repeat the command with --own-code",
         )
     echo(f"this imports your code: {', '.join(paths)}", err=True)

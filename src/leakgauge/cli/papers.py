@@ -47,16 +47,16 @@ def run_(
     scale: Annotated[str, typer.Option(help="smoke (seconds), small (minutes on two cores) or full.")] = "smoke",
     only: Annotated[
         Optional[list[str]],  # noqa: UP045 - typer reads the union | only from 0.12.4 on
-        typer.Option(help="Run this unit of work alone; what is stored already counts as well."),
+        typer.Option(help="Run only this unit of work; units that are stored count as well."),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes, one thread each.")] = 1,
-    out: Annotated[Optional[Path], typer.Option(help="Run folder; papers-output/<paper> by default.")] = None,  # noqa: UP045
-    record: Annotated[bool, typer.Option("--record", help="Keep the result with the sources, for the page.")] = False,
+    out: Annotated[Optional[Path], typer.Option(help="Run folder; default: papers-output/<paper>.")] = None,  # noqa: UP045
+    record: Annotated[bool, typer.Option("--record", help="Store the result with the sources, for the page.")] = False,
     own_code: Allowed = False,
 ) -> None:
     """Reproduce one table: our number beside the paper's, with our interval and a verdict per cell.
 
-    The same command goes on where it was interrupted, and computes nothing twice.
+    Run the same command again to resume; nothing is computed twice.
     """
     from leakgauge.audit.engines import InProcess, LocalPool
     from leakgauge.guards import choice

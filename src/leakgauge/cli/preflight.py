@@ -28,7 +28,7 @@ def preflight(
     to exact recovery, a batch smaller than the width of a linear layer, labels that the last layer reveals, shared
     batch-norm statistics, and more equations than unknowns. The absence of findings does not prove safety.
 
-    Imports your code if the spec names it (package.module:name) and you say --own-code.
+    Imports your code if the spec names it (package.module:name) and you give --own-code.
     """
     from leakgauge.preflight import preflight as run
     from leakgauge.study import sound

@@ -20,8 +20,8 @@ Several = Optional[list[str]]  # noqa: UP045
 
 
 def standings(
-    defense: Annotated[Several, typer.Option(help="Only this defense, also your own; may be repeated.")] = None,
-    attack: Annotated[Several, typer.Option(help="Only this attack, also your own; may be repeated.")] = None,
+    defense: Annotated[Several, typer.Option(help="Only this defense, built-in or your own; may be repeated.")] = None,
+    attack: Annotated[Several, typer.Option(help="Only this attack, built-in or your own; may be repeated.")] = None,
     client: Annotated[Several, typer.Option(help="Only this client, by name; may be repeated.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A few rows in seconds, to try the command.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="Only list the rows.")] = False,
@@ -70,7 +70,7 @@ def standings(
     try:
         scores = run(there, folder, workers=workers, report=_tell)
     except KeyboardInterrupt:
-        echo("interrupted; finished rows are saved, the same command goes on from there", err=True)
+        echo("interrupted; finished rows are saved, and the same command resumes", err=True)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     _show(scores)
     notes = [f"Left out: {sentence}." for sentence in missing.values()]

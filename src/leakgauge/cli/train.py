@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 
 def train(
-    model: Annotated[str, typer.Option(help="A network, as `leakgauge list model` shows them.")] = "logistic",
-    data: Annotated[str, typer.Option(help="A data set, as `leakgauge data list` shows them, or a file.")] = "mnist",
+    model: Annotated[str, typer.Option(help="A network; see `leakgauge list model`.")] = "logistic",
+    data: Annotated[str, typer.Option(help="A data set (see `leakgauge data list`), or a file.")] = "mnist",
     clients: Annotated[
-        str, typer.Option(help="How records are spread: iid, shards, mcmahan or dirichlet, with their arguments.")
+        str, typer.Option(help="How records are distributed: iid, shards, mcmahan or dirichlet, with arguments.")
     ] = "iid(clients=10)",
     defense: Annotated[str, typer.Option(help="What every client does to protect itself.")] = "identity()",
     rounds: Annotated[int, typer.Option(help="Rounds of communication.")] = 10,
-    per_round: Annotated[Optional[int], typer.Option(help="Clients drawn in each round; all by default.")] = None,  # noqa: UP045
-    steps: Annotated[Optional[int], typer.Option(help="Local steps of a client in a round.")] = None,  # noqa: UP045
-    epochs: Annotated[Optional[int], typer.Option(help="Or passes over its records; 1 by default.")] = None,  # noqa: UP045
-    minibatch: Annotated[int, typer.Option(help="Records of one local step.")] = 32,
-    learning_rate: Annotated[float, typer.Option(help="Of the local steps.")] = 0.01,
-    cosine: Annotated[bool, typer.Option("--cosine", help="Let the rate fall by a cosine over the rounds.")] = False,
-    momentum: Annotated[float, typer.Option(help="Of the local steps.")] = 0.0,
-    optimiser: Annotated[str, typer.Option(help="Of the clients: sgd or adam.")] = "sgd",
-    scheme: Annotated[str, typer.Option(help="Of aggregation: I (plain mean, scaled rates) or II (by records).")] = "I",
-    secure: Annotated[bool, typer.Option("--secure", help="Let the server see sums of updates only.")] = False,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of everything random.")] = 0,
+    per_round: Annotated[Optional[int], typer.Option(help="Clients drawn in each round; default: all.")] = None,  # noqa: UP045
+    steps: Annotated[Optional[int], typer.Option(help="Local steps of a client per round.")] = None,  # noqa: UP045
+    epochs: Annotated[Optional[int], typer.Option(help="Or passes over its records; default: 1.")] = None,  # noqa: UP045
+    minibatch: Annotated[int, typer.Option(help="Records per local step.")] = 32,
+    learning_rate: Annotated[float, typer.Option(help="Learning rate of the local steps.")] = 0.01,
+    cosine: Annotated[bool, typer.Option("--cosine", help="Decay the rate by a cosine over the rounds.")] = False,
+    momentum: Annotated[float, typer.Option(help="Momentum of the local steps.")] = 0.0,
+    optimiser: Annotated[str, typer.Option(help="Optimiser of the clients: sgd or adam.")] = "sgd",
+    scheme: Annotated[str, typer.Option(help="Aggregation: I (plain mean, scaled rates) or II (by records).")] = "I",
+    secure: Annotated[bool, typer.Option("--secure", help="Let the server see only sums of updates.")] = False,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of everything random.")] = 0,
     out: Annotated[Optional[Path], typer.Option(help="Write the trained weights here (.safetensors).")] = None,  # noqa: UP045
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
@@ -62,7 +62,9 @@ def train(
     how = Federation(rounds, per_round, steps, epochs, minibatch, learning_rate, **arguments)
     partition = expr.parse(clients, "partition", where="--clients")
     if not isinstance(partition, Partition):
-        raise LeakgaugeError(f"{clients!r} is no partition", where="--clients", remedy="say 'iid(clients=10)'")
+        raise LeakgaugeError(
+            f"{clients!r} is not a partition", where="--clients", remedy="use one such as 'iid(clients=10)'"
+        )
     if out is not None:
         _check_target(out)
     source = datasets.load(data)

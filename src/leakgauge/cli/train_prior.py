@@ -19,13 +19,13 @@ def train_prior(
     data: Annotated[str, typer.Option(help="Public records: a data set, or a file; its train split is used.")],
     out: Annotated[Path, typer.Option(help="Write the prior here (.safetensors).")],
     family: Annotated[str, typer.Option(help="vae (a generator) or patches (a density).")] = "vae",
-    records: Annotated[Optional[int], typer.Option(min=1, help="Use only so many records; all by default.")] = None,  # noqa: UP045
-    codes: Annotated[int, typer.Option(help="Numbers that a record of a vae is drawn from.")] = 32,
-    classes: Annotated[bool, typer.Option(help="Tell a vae labels, which attacks know or infer.")] = True,
-    epochs: Annotated[int, typer.Option(help="Passes over the records of a vae.")] = 20,
-    size: Annotated[int, typer.Option(help="Pixels of the side of a patch.")] = 6,
-    components: Annotated[int, typer.Option(help="Of the mixture of patches.")] = 16,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of everything random.")] = 0,
+    records: Annotated[Optional[int], typer.Option(min=1, help="Use only this many records; default: all.")] = None,  # noqa: UP045
+    codes: Annotated[int, typer.Option(help="vae: numbers that it turns into a record.")] = 32,
+    classes: Annotated[bool, typer.Option(help="vae: also train on labels, which attacks know or infer.")] = True,
+    epochs: Annotated[int, typer.Option(help="vae: passes over the records.")] = 20,
+    size: Annotated[int, typer.Option(help="patches: side of a patch in pixels.")] = 6,
+    components: Annotated[int, typer.Option(help="patches: components of the mixture.")] = 16,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of everything random.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
     """Train a prior on public records, in minutes on two cores, and write it as safetensors.
@@ -45,7 +45,7 @@ def train_prior(
 
     announce(data)
     if family not in FAMILIES:
-        raise LeakgaugeError(f"unknown family {family!r}", where="--family", remedy=f"say {' or '.join(FAMILIES)}")
+        raise LeakgaugeError(f"unknown family {family!r}", where="--family", remedy=f"use {' or '.join(FAMILIES)}")
     # before minutes of training
     if out.suffix != ".safetensors" or out.is_dir() or not os.access(out.parent, os.W_OK):
         raise LeakgaugeError("cannot be written there", where=str(out), remedy="give a .safetensors file in a folder")

@@ -30,9 +30,9 @@ def tune(
         Optional[list[str]],  # noqa: UP045
         typer.Option(help='A range for an argument of the attack: "tv_weight = log(1e-5, 1e-1)"; may be repeated.'),
     ] = None,
-    preset: Annotated[Optional[str], typer.Option(help="A search of a paper in place of both: bayes.")] = None,  # noqa: UP045
-    trials: Annotated[int, typer.Option(help="How many settings are tried per defense.")] = 40,
-    sampler: Annotated[str, typer.Option(help="Who proposes them: tpe, random or grid.")] = "tpe",
+    preset: Annotated[Optional[str], typer.Option(help="The search of a paper instead of both: bayes.")] = None,  # noqa: UP045
+    trials: Annotated[int, typer.Option(help="Settings to try per defense.")] = 40,
+    sampler: Annotated[str, typer.Option(help="How settings are proposed: tpe, random or grid.")] = "tpe",
     points: Annotated[int, typer.Option(min=2, help="Values of each range in a grid.")] = 5,
     records: Annotated[int, typer.Option(min=1, help="Updates that every setting attacks.")] = 8,
     defense: Annotated[
@@ -67,7 +67,7 @@ def tune(
     try:
         answers = search(study, wanted, folder, defenses=defense, report=None if quiet else _tell, **how)
     except KeyboardInterrupt:
-        echo("interrupted; finished trials are saved, the same command goes on from there", err=True)
+        echo("interrupted; finished trials are saved, and the same command resumes", err=True)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     _show(answers)
     echo(f"wrote {folder / 'tune.json'}")

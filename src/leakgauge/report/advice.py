@@ -95,7 +95,7 @@ def _silent(every: list[Subject]) -> Iterator[str]:
     silent = [s for s in judged if s.word == SAFE]
     if silent:
         named = ", ".join(f"{s.name} ({s.expression}{_price(s)})" for s in silent)
-        yield f"Of the settings audited, these attacks found nothing through {named}; that is no proof of safety"
+        yield f"These attacks found nothing through {named}; that is no proof of safety"
     elif judged and all(s.word in (*LEAKS, "detectable") for s in judged):
         yield "None of the settings audited hid the records: add noise after clipping, or raise it, and audit again"
 
@@ -149,7 +149,7 @@ def _waste(subject: Subject) -> str:
     if not _wasted(subject):
         return ""
     reached = formats.accuracy(subject.history[-1][1])
-    return f", and it costs {_lost(subject):.0f} points of accuracy: {reached} are left"
+    return f", and it costs {_lost(subject):.0f} points of accuracy, which leaves {reached}"
 
 
 def _combined(result: Result, every: list[Subject]) -> Iterator[str]:
@@ -260,8 +260,8 @@ def _secret(every: list[Subject], bills: Sequence[Bill]) -> Iterator[str]:
     for bill in {b.name: b for b in bills if b.secret}.values():
         beside = f", against {one_record(plain)} without a defense" if plain and plain.recovered else ""
         yield (
-            f"Keep secret which records {bill.name} mixes, its decoder needs these indices: without them one record "
-            f"costs {one_record(bill)}{beside}; the rest is processor time of this machine"
+            f"Keep secret which records {bill.name} mixes: its decoder needs these indices, and without them one "
+            f"record costs {one_record(bill)}{beside}; the rest is processor time of this machine"
         )
 
 
@@ -313,6 +313,6 @@ def _proofs(every: list[Subject]) -> Iterator[str]:
     if short:
         _, name, bound, enough = min(short, key=lambda each: each[0])
         yield (
-            f"For a proof instead of a search: with {enough.expression}, nobody recognises a record with a probability "
-            f"above {100 * enough.ceiling:.0f} %; for {name} as it is the ceiling is {formats.bound(bound)}"
+            f"For a proof, use {enough.expression}: with it nobody recognises a record with a probability above "
+            f"{100 * enough.ceiling:.0f} %; for {name} as it is, the ceiling is {formats.bound(bound)}"
         )

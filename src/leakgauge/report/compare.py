@@ -46,7 +46,7 @@ class Change:
 
 def _direction(old: Word, new: Word) -> str:
     if new in INCONCLUSIVE:
-        return "cannot be judged any more"
+        return "can no longer be judged"
     if old in INCONCLUSIVE:
         return "could not be judged before"
     return "worse verdict" if at_least(new, old) else "milder verdict"
@@ -68,7 +68,7 @@ class Comparison:
         if before != after:
             return f"the runs score by different metrics ({before}, {after}): scores are not compared"
         same = "the same records in both runs: changes are paired"
-        return same if self.paired else "other records, or unknown which: changes are not paired, and less certain"
+        return same if self.paired else "different or unknown records: changes are not paired, and less certain"
 
     def tables(self) -> dict[str, Table]:
         """Title → heads and rows."""

@@ -163,9 +163,9 @@ def _total(price: Price) -> str:
 
 
 EXPLAINED = (
-    "Seconds of one processor of the machine that ran this audit: other machines pay in proportion. One attack: the "
-    "mean time for one update by the adversary with the best mean score, several updates at a time. One record, end to "
-    "end: the time of all attempts by all adversaries, per record that was recognised."
+    "Times are processor time of the machine that ran this audit; others are faster or slower. One attack: the mean "
+    "time per update of the adversary with the best mean score, several updates at a time. One record, end to end: the "
+    "time of all attempts by all adversaries, per record that was recognised."
 )
 HIDDEN = (
     "Under InstaHide one record costs the whole data set (Huang et al., 2021, Table 3): N T / b + n / b inversions at "
@@ -175,8 +175,8 @@ HIDDEN = (
 )
 SOLVED = (
     f"Under MixUp the {SOLVING_ROUNDS} N / b updates of {SOLVING_ROUNDS} rounds are inverted at the time measured here "
-    "and give all N records: how they were mixed need not be known, it follows from the encodings. That last step took "
-    "seconds for the 50 records of a client; its time for more was not measured and is not counted."
+    "and give all N records. How they were mixed need not be known; it follows from the encodings. That last step took "
+    "seconds for the 50 records of a client; for more records it was not measured, and it is not counted."
 )
 
 

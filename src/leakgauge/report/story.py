@@ -104,7 +104,8 @@ def control(result: Result) -> str:
     many = f"{fewest.recognised} of {records if fewest.records is None else fewest.records} records"
     if len(idle) == len(names):
         return f"The attacks do not work: even without a defense they recognise {many} (p {p_sign(p)})."
-    but = f" By itself, {', '.join(idle)} did not: its silence says nothing." if idle else ""
+    fails = "fails" if len(idle) == 1 else "fail"
+    but = f" {' and '.join(idle)} {fails} even then, so finding nothing proves nothing." if idle else ""
     if not all(any(a.works for a in c.adversaries.values()) for c in controls):
         return f"The attacks work at some checkpoints only; elsewhere they recognise nothing without a defense.{but}"
     return f"The attacks work: without a defense they recognise {many} (p {p_sign(p)}).{but}"

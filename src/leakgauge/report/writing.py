@@ -34,7 +34,7 @@ def report(
         if name not in FILES:
             raise FormatError(f"there is no format {name!r}", where="--format", remedy=nearest(name, FILES))
     if not wanted:
-        raise FormatError("there is none", where="--format", remedy=f"say {','.join(FILES)}, or leave it out")
+        raise FormatError("no format is given", where="--format", remedy=f"use {','.join(FILES)}, or leave it out")
     run = read(folder, redact=redact)
     makers: Mapping[str, Callable[[Run], str]] = {
         "html": html,

@@ -19,7 +19,7 @@ def test_fresh_noise_and_the_number_of_rounds_are_stated(rounds: int, words: str
     records = (torch.rand(60, 1, 8, 8), torch.arange(60) % 4)
     study = lg.Study(model, records, defenses={"noisy": "gaussian(std=1.0)", "bare": "identity()"}, rounds=rounds)
     lines = {line.number: line.assumes for line in ledger(study, None, [])}
-    assert "drawn afresh in every round" in lines["every number of noisy"]
+    assert "every round draws new noise" in lines["every number of noisy"]
     assert f"take part in {words}" in lines["every number of noisy"]
     assert "every number of bare" not in lines
 

@@ -54,15 +54,15 @@ def _peers(study: Study) -> str:
         f"if nothing leaks, a reported record and {others} are exchangeable; a single leaking record reaches p = "
         f"{min(1.0, least):.2g} at best, before the correction for {tests} comparison{'s' * (tests > 1)}"
     )
-    short = f"; one leak among {tests} comparisons cannot reach {level:g} by itself: give more data, or fewer defenses"
+    short = f"; with {tests} comparisons a single leak cannot reach {level:g}: audit with more data, or fewer defenses"
     return sentence + short * (least * tests > level)
 
 
 def _fresh(study: Study) -> list[tuple[str, str]]:
     """Of every defense with noise: that each round draws its own, and in how many rounds a record takes part."""
     how = (
-        f"the noise is drawn afresh in every round, and the same records take part in {times(study.bound_rounds)}: a "
-        "client that repeats its noise shows the exact difference of its gradients"
+        f"every round draws new noise, and the same records take part in {times(study.bound_rounds)}; a client that "
+        "repeats its noise reveals the exact difference of its gradients"
     )
     noisy = [name for name, one in study.defenses.items() if any(part.noise_law for part in parts_of(one.update))]
     return [(f"every number of {name}", how) for name in noisy]
@@ -79,11 +79,11 @@ def _drawn(study: Study, checkpoints: Sequence[Checkpoint]) -> list[tuple[str, s
                 continue
             without, with_it = (judge.text(float(np.mean(scores))) for scores in (noise, real))
             sentence = (
-                f"its prior is learned and draws records from nothing: mean {judge.label} {without} with noise in "
-                f"place of the update, {with_it} with the update"
+                f"its prior is learned and draws plausible records from nothing: mean {judge.label} {without} with "
+                f"noise in place of the update, {with_it} with the update"
             )
             if mean_interval(np.subtract(real, noise)).low <= 0:
-                sentence += "; the gain is within chance, so that its guesses may owe nothing to the update"
+                sentence += "; the gain is within chance, so its guesses may owe nothing to the update"
             lines[f"{one.name} against {defense.name}", sentence] = None
     return list(lines)
 
@@ -92,9 +92,9 @@ def ledger(study: Study, diagnosis: Diagnosis | None, checkpoints: Sequence[Chec
     """Number → assumption, a line each."""
     spec = study.spec
     granted = ", ".join(spec.threat.grants)
-    rate = "; not the learning rate" if spec.threat.learning_rate == "unknown" else ""
+    rate = "; the learning rate is hidden" if spec.threat.learning_rate == "unknown" else ""
     lines = [
-        ("every score", f"{LABELS[spec.threat.labels]}{f', and granted: {granted}' if granted else ''}{rate}"),
+        ("every score", f"{LABELS[spec.threat.labels]}{f'; it is also granted: {granted}' if granted else ''}{rate}"),
         ("every score", "the adversary knows model, weights, recipe and defense (Kerckhoffs)"),
         ("every score", "the server is honest but curious: it reads updates and changes nothing"),
         ("every score", replayed(diagnosis).sentence),
@@ -108,16 +108,16 @@ def ledger(study: Study, diagnosis: Diagnosis | None, checkpoints: Sequence[Chec
             "if nothing leaks, an update and that of another record with the same grants are exchangeable; corrected "
             f"for {comparisons(study)} comparisons (Holm)",
         ),
-        ("one record by itself", _peers(study)),
+        ("the test of one record", _peers(study)),
         (
-            "the null by the prior alone",
+            "the null without an update",
             f"the mean of {len(study.reference)} reference records"
             + (", of the record's own class" if study.labels_granted else ""),
         ),
         (
-            "all",
-            f"{len(study.records)} records of {spec.task.data}, disjoint from {len(study.tuning)} records that "
-            f"chose settings and {len(study.reference)} reference records (manifest.json lists them by hash)",
+            "every number",
+            f"{len(study.records)} records of {spec.task.data}, disjoint from the {len(study.tuning)} records used for "
+            f"tuning and the {len(study.reference)} reference records (manifest.json lists them by hash)",
         ),
     ]
     if len(set(spec.checkpoints.train_steps)) > 1 or spec.checkpoints.train_steps != [0]:
@@ -125,13 +125,15 @@ def ledger(study: Study, diagnosis: Diagnosis | None, checkpoints: Sequence[Chec
         lines.append(("checkpoints", f"central SGD on {len(study.train)} train records, {how}"))
     lines += _fresh(study)
     if any(defense.input for defense in study.defenses.values()):
-        drawn = "the other record of the null goes through the same draws of the encoding; the guess through its own"
+        drawn = (
+            "the null's other record is encoded with the same random draws, the guess without an update with its own"
+        )
         lines.append(("scores against encodings", drawn))
-    lines.append(("accuracy", f"{len(study.test)} test records, as they are"))
+    lines.append(("accuracy", f"measured on {len(study.test)} unchanged test records"))
     encodings = {type(part) for defense in study.defenses.values() for part in defense.input if part.accuracy_caveat}
     for kind in sorted(encodings, key=lambda kind: kind.__name__):
         lines.append((f"accuracy under {kind.__name__}", kind.accuracy_caveat))
     if spec.checkpoints.seeds > 1:
-        lines.append(("accuracy over seeds", "other batches and draws of the defense; weights begin as given"))
+        lines.append(("accuracy over seeds", "seeds change batches and draws of the defense, not the initial weights"))
     lines += [*adversaries(checkpoints), *_drawn(study, checkpoints)]
     return [Line(number=number, assumes=assumes) for number, assumes in lines]

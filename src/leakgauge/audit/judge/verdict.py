@@ -99,7 +99,7 @@ class Encoded:
         if not self.recognised:
             return f"scored against {self.called}s the null is beaten ({_p(self.p)}), though none is recognised"
         means = (
-            "who sees one sees the record"
+            "whoever sees one sees the record"
             if self.lone
             else "the update gives it away, and only the encoding hides the record"
         )
@@ -235,7 +235,7 @@ def _remedy(plain: Finding) -> str:
     """What to do about adversaries that recognise nothing without a defense."""
     if plain.labels is not None and 2 * plain.labels < plain.records:
         return (
-            f"their labels are wrong ({plain.labels} of {plain.records} are right), and more steps will not mend that; "
+            f"their labels are wrong ({plain.labels} of {plain.records} are right), and more steps will not help; "
             'let them search for the labels (labels = "joint"), or grant them (labels = "known")'
         )
     if plain.nearly.null == "prior":

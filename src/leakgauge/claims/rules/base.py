@@ -62,7 +62,7 @@ def findings_of(case: Case) -> tuple[Finding, ...]:
     ]
     if case.facts.unread_rounds and case.asked.rounds is None and {f.rule for f in findings} & COMPOSING:
         what = f"the number of rounds is no constant: {case.rounds or 1} assumed"
-        findings.append(Finding("values", "caution", what, "say --rounds", where=case.facts.unread_rounds))
+        findings.append(Finding("values", "caution", what, "give --rounds", where=case.facts.unread_rounds))
     if case.placed.unread:
         what = f"not constants, so not examined: {', '.join(case.placed.unread)}"
         findings.append(Finding("values", "caution", what, "write the setting as an expression", where=where))

@@ -57,7 +57,7 @@ def sensitivity(case: Case) -> Iterator[Finding]:
             f"sensitivity {stated:g} is not the clipping norm {norm:g}: noise of standard deviation {short(std)} on "
             f"updates that move by up to {norm:g} is μ = {short(real.mu())}, that is ε = {short(real.epsilon(delta))} "
             f"at δ = {delta:g}; claimed is ε = {epsilon:g}, which needs μ ≤ {short(claimed)}",
-            f"say sensitivity={norm:g}; the claim needs a standard deviation of {short(norm / claimed)}",
+            f"set sensitivity={norm:g}; the claim needs a standard deviation of {short(norm / claimed)}",
             numbers,
             probe=probed,
         )
@@ -86,7 +86,7 @@ def formula(case: Case) -> Iterator[Finding]:
             f"the classical Gaussian formula is proved for ε < 1: at ε = {epsilon:g} its noise gives "
             f"δ = {short(real)}, claimed is δ = {delta:g} (at that δ it is ε = {short(release.epsilon(delta))}), even "
             f"for updates that move by no more than the stated sensitivity",
-            f"say epsilon={_safe_epsilon(epsilon, delta):.4g}, whose noise gives ε = {epsilon:g} exactly",
+            f"set epsilon={_safe_epsilon(epsilon, delta):.4g}, whose noise gives ε = {epsilon:g} exactly",
             numbers,
             probe=probed,
         )
@@ -115,7 +115,7 @@ def neighbours(case: Case) -> Iterator[Finding]:
         f"noise for one clipping norm hides whether a client took part; between any two updates, as local privacy is "
         f"usually meant, it is μ = {short(any_two.mu())}, ε = {short(any_two.epsilon(delta))} at δ = {delta:g}, "
         f"not ε = {epsilon:g}",
-        f"say sensitivity={2 * norm:g} to cover both",
+        f"set sensitivity={2 * norm:g} to cover both",
         {"mu": any_two.mu(), "epsilon": any_two.epsilon(delta)},
     )
 
@@ -139,7 +139,7 @@ def composed(case: Case, one: Release, stated: float | None, delta: float) -> It
     spent = "1 round of it spends" if (rounds or 1) == 1 else f"{rounds} rounds of it spend"
     of_run = f"{spent} ε = {short(total)} at δ = {delta:g}"
     if target is None:
-        yield Finding("composition", "caution", f"no ε is claimed: {of_run}", "say --epsilon to compare it", numbers)
+        yield Finding("composition", "caution", f"no ε is claimed: {of_run}", "give --epsilon to compare it", numbers)
     elif total > target * (1 + 1e-9) and ((rounds or 1) > 1 or case.asked.epsilon is not None):
         yield Finding(
             "composition",
@@ -155,7 +155,7 @@ def composed(case: Case, one: Release, stated: float | None, delta: float) -> It
             "composition",
             "caution",
             f"ε = {target:g} is of one message; nothing composes over rounds: 10 rounds spend ε = {short(ten)}",
-            "say --rounds",
+            "give --rounds",
             {"epsilon of 10 rounds": ten},
         )
     else:

@@ -78,7 +78,7 @@ def released(case: Case) -> Iterator[Finding]:
         if each is not None
         else f"{text}{over}, claimed is ε = {target:g}"
     )
-    yield Finding("release", "broken", what, "say epsilon_release, and count it for every round", numbers, probe=note)
+    yield Finding("release", "broken", what, "set epsilon_release, and count it for every round", numbers, probe=note)
 
 
 @rule(ExcludeVars)

@@ -112,7 +112,7 @@ def claim(case: Case) -> Iterator[Finding]:
         if delta != setting.target_delta:
             what += f" (about {short(total)} at δ = {delta:g}, as a Gaussian release)"
         if total > claimed * (1 + 1e-9):
-            remedy = f"say target_epsilon={claimed:g}, or claim what it is planned for"
+            remedy = f"set target_epsilon={claimed:g}, or claim what it is planned for"
             yield Finding("claim", "broken", f"{what}, claimed is ε = {claimed:g}", remedy, {"epsilon": total})
         else:
             yield Finding("claim", "holds", what, "", {"epsilon": total})

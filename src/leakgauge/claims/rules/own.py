@@ -35,7 +35,7 @@ def bound(case: Case) -> Iterator[Finding]:
     if smallest < largest * (1 - 1e-9):  # Laplace noise on a norm that is not its own
         numbers |= {f"epsilon of {size} parameters": total for size, total in totals.items()}
         each = ", ".join(f"ε = {short(total)} for {size:,} parameters" for size, total in totals.items())
-        what, remedy = f"it grows with the model: {each} {after}", "say --parameters, or add noise"
+        what, remedy = f"it grows with the model: {each} {after}", "give --parameters, or add noise"
     if case.asked.epsilon is not None and largest > case.asked.epsilon * (1 + 1e-9):
         yield Finding("bound", "broken", f"{what}, claimed is ε = {case.asked.epsilon:g}", remedy, numbers)
     else:
