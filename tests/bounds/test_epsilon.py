@@ -59,6 +59,27 @@ def test_round_trip(mu: float, delta: float) -> None:
         assert gaussian_mu(epsilon, delta) == pytest.approx(mu, rel=1e-9)
 
 
+@pytest.mark.parametrize("delta", [1e-300, 1e-5, 0.5])
+@pytest.mark.parametrize("power", [-305, -250, -20, 6, 7, 8, 10, 14, 17, 30, 100, 153])
+def test_any_mu_has_an_epsilon_between_its_two_ends(power: int, delta: float) -> None:
+    """The privacy loss is N(μ²/2, μ²), so ε lies beside μ²/2 by no more than the tails; μ comes back from it."""
+    mu, tail = 10.0**power, math.sqrt(-2 * math.log(delta))
+    epsilon = gaussian_epsilon(mu, delta)
+    assert epsilon <= (mu * mu / 2 + mu * tail) * (1 + 1e-9) + 1e-12
+    if mu > 1:
+        assert epsilon >= (mu * mu / 2 - mu * tail) * (1 - 1e-9)
+        # beyond 1e7 both are one-sided: the exact values are nearer to each other than twice the tails
+        assert gaussian_mu(epsilon, delta) == pytest.approx(mu, rel=1e-9 + 2 * tail / max(mu, 1e7))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-300, 1e-20, 1e13, 1e15, 1e20, 1e100, 1e300])
+def test_any_epsilon_has_a_mu(epsilon: float) -> None:
+    for delta in (1e-300, 1e-5):
+        mu = gaussian_mu(epsilon, delta)
+        assert 0 < mu <= math.sqrt(2 * epsilon) + 2
+        assert gaussian_epsilon(mu, delta) <= epsilon * (1 + 1e-6) + 1e-12
+
+
 @examples(300)
 @given(st.floats(0.05, 100.0), DELTAS, st.integers(1, 10**5), st.sampled_from(["add-or-remove", "replace"]))
 def test_sigma_to_epsilon_to_sigma(sigma: float, delta: float, steps: int, relation: Any) -> None:

@@ -79,6 +79,16 @@ def test_a_mended_sensitivity_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcome.numbers["std"] == pytest.approx(6.0, rel=0.05)
 
 
+def test_a_sensitivity_of_zero_adds_no_noise_at_all() -> None:
+    """What rounding leaves of equal entries is no noise; the finding says that there is no ε."""
+    needs("flwr")
+    assert fresh(flower.local_noise, 1.0, 0.0, 10.0, 1e-5).numbers["std"] == 0
+    claims = examine_expression("LocalDpMod(clipping_norm=1.0, sensitivity=0.0, epsilon=10.0, delta=1e-5)")
+    (finding,) = [f for one in claims.settings for f in one.findings if f.rule == "sensitivity"]
+    assert finding.level == "broken"
+    assert math.isinf(finding.numbers["mu"])
+
+
 @pytest.mark.parametrize("name", ["LocalDpMod", "fixedclipping_mod", "adaptiveclipping_mod"])
 def test_scalars_pass_the_mods_untouched(name: str) -> None:
     needs("flwr")

@@ -67,6 +67,22 @@ def test_the_sum_of_a_round_can_be_secure() -> None:
         assert 0 < gap(secret, clear) < 20 * 2.0**-32
 
 
+def test_where_updates_are_summed_in_secret_no_count_is_sent_in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cryptography", reason="needs leakgauge[fl]")
+    in_clear: list[int] = []
+    own = Totals.in_clear
+
+    def noted(some: list[lg.Records]) -> Totals:
+        in_clear.append(len(some))
+        return own(some)
+
+    monkeypatch.setattr(Totals, "in_clear", noted)
+    for secure in (True, False):
+        how = Federation(rounds=1, steps=1, minibatch=None, scheme="II", secure=secure)
+        federate(small_task(), clients(), how)
+    assert in_clear == [len(clients())]  # the training whose updates are in clear, alone
+
+
 def test_a_secure_sum_adds_parameters_by_name() -> None:
     class Reversing(InProcess):
         """An engine whose second client names its parameters in another order."""

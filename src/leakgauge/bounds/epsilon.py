@@ -43,19 +43,25 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return 0.0
     # the privacy loss is N(μ²/2, μ²): δ(ε) ≤ P(loss > ε), below δ at this end
     high = m * m / 2 + m * math.sqrt(-2 * log_d) + 1e-12
-    return float(optimize.brentq(lambda e: _log_delta(m, e) - log_d, 0.0, high, xtol=1e-300, rtol=1e-15))
+    if m > 1e7:  # rounding drowns δ(ε) there; the upper end is ε but for a share of 2 √(−2 log δ) / μ
+        return high
+    # a root that is hundreds of powers of two below the upper end takes as many halvings
+    return float(optimize.brentq(lambda e: _log_delta(m, e) - log_d, 0.0, high, xtol=1e-300, rtol=1e-15, maxiter=5000))
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest μ for which μ-GDP implies (ε, δ): the inverse of :func:`gaussian_epsilon` in μ."""
     e = guards.non_negative(epsilon, "epsilon", _EXACT)
     log_d = math.log(guards.inside(delta, "delta", _EXACT, 0.0, 1.0))
+    if e > 1e14:  # the inverse of what gaussian_epsilon returns there, below the exact μ
+        tail = math.sqrt(-2 * log_d)
+        return math.sqrt(tail * tail + 2 * e) - tail
     low = high = 1.0
     while _log_delta(low, e) > log_d:
         low /= 2
     while _log_delta(high, e) < log_d:
         high *= 2
-    return float(optimize.brentq(lambda m: _log_delta(m, e) - log_d, low, high, xtol=1e-300, rtol=1e-15))
+    return float(optimize.brentq(lambda m: _log_delta(m, e) - log_d, low, high, xtol=1e-300, rtol=1e-15, maxiter=5000))
 
 
 def classical_sigma(epsilon: float, delta: float) -> float:

@@ -96,15 +96,15 @@ def federate(
     """Train by FedAvg, every client under the task's protection; the accuracy on ``test`` after ``every`` rounds.
 
     Everything random is a function of ``(seed, round, client)``. What clients must know of each other comes from
-    ``totals``; by default from a secure sum where the training stage perturbs rates, so that no count is sent in
-    clear, else from the counts, as servers of FedAvg do. A client that vanishes, or whose update does not fit the
-    model, is left out of its round and noted; a round without any answer ends the training with the rounds
-    before it (:class:`FederationError`). The user's model is left alone.
+    ``totals``; by default from a secure sum where the training stage perturbs rates or updates are summed in secret, so
+    that no count is sent in clear, else from the counts, as servers of FedAvg do. A client that vanishes, or whose
+    update does not fit the model, is left out of its round and noted; a round without any answer ends the training with
+    the rounds before it (:class:`FederationError`). The user's model is left alone.
     """
     check(task, clients, how)
     guards.count(every, "every", "federate")
     if totals is None:
-        totals = Totals.secure(clients) if task.protection.training else Totals.in_clear(clients)
+        totals = Totals.secure(clients) if task.protection.training or how.secure else Totals.in_clear(clients)
     run = Run(task, clients, how, totals, engine or InProcess(), seed)
     own = copy.deepcopy(task.trained()).state_dict()
     state, logs = {**own, **{name: p.clone() for name, p in task.params.items()}}, list[RoundLog]()

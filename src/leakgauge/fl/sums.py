@@ -90,7 +90,7 @@ class Totals:
             raise DomainError(
                 f"{len(clients)} client{'s' if len(clients) > 1 else ''} cannot add up their counts in secret",
                 where="federate",
-                remedy="give totals=Totals.in_clear(clients), which tells the server every count",
+                remedy=f"take {LEAST} or more; in Python, totals=Totals.in_clear(clients) tells the server every count",
             )
         examples, classes = SecureSums(names, run).attempt(counts, "counts")
         return cls(len(clients), examples, classes)
