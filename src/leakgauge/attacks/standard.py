@@ -49,10 +49,10 @@ class Standard(Part):
     """A parameter-free, versioned attack: quote it as ``standard()`` version 5.
 
     1. What structure gives exactly is read off (:mod:`~leakgauge.attacks.structure`).
-    2. Else :meth:`choose` tries more than sixty settings on reference records: starts, prior weights, the likelihoods
-       that the treatments of ``adaptive()`` allow, optimisers, and stages (a strong prior, then a weaker one;
-       directions, then lengths; Adam, then L-BFGS or Gauss-Newton), by successive halving. An audit does so once per
-       defense, threat and checkpoint, in a cell of its own.
+    2. Else :meth:`choose` tries more than sixty settings (some forty on tables) on reference records: starts, prior
+       weights, the likelihoods that the treatments of ``adaptive()`` allow, optimisers, and stages (a strong prior,
+       then a weaker one; directions, then lengths; Adam, then L-BFGS or Gauss-Newton), by successive halving. An audit
+       does so once per defense, threat and checkpoint, in a cell of its own.
     3. The best setting attacks; or the few best, of which a common posterior takes one per update, where that did
        better on the reference records.
 
