@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from leakgauge.adversary import Adversary, Reconstruction, adam, cosine, l2, lbfgs
+from leakgauge.adversary import Adversary, Attack, Reconstruction, adam, cosine, density, l2, lbfgs
 from leakgauge.attacks import adaptive, best_of, staged, standard
 from leakgauge.attacks.choosing import Choice, Chooser, Choosing, Score, Trial
 from leakgauge.attacks.portfolio import Portfolio
@@ -21,7 +21,7 @@ from leakgauge.observation import observe
 from leakgauge.priors import tv
 from leakgauge.task import Recipe, Task
 from leakgauge.testing.clients import small_records, small_task
-from leakgauge.types import Records, Threat
+from leakgauge.types import Domain, Records, Threat, Treatment
 
 FEW = adam(steps=4)
 
@@ -218,6 +218,49 @@ def test_settings_that_solve_different_updates_are_put_together(task: Task) -> N
     whole = choosing.together("together", sorted(trials, key=lambda one: -one.score), base)
     assert isinstance(whole.attack, best_of)
     assert torch.allclose(whole.guess.inputs, good.inputs)
+
+
+def test_whole_attacks_that_would_be_the_same_are_not_tried() -> None:
+    """A table has no total variation to weigh."""
+    table = Task(nn.Sequential(nn.Linear(5, 6), nn.Dropout(0.5), nn.ReLU(), nn.Linear(6, 3)), Domain("table", (5,), 3))
+    table = replace(table, recipe=Recipe(mode="train"))
+    rows = Records(torch.randn(4, 5, generator=torch.Generator().manual_seed(0)), torch.arange(4) % 3, table.domain)
+    choice = standard(work="quick").choose(table, observe(table, rows), lambda guess, places: 0.0)
+    assert (choice.tried, choice.evaluations) == (0, 0)
+    assert isinstance(choice.attack, adaptive)
+    (sentence,) = choice.sentences(standard(work="quick"))
+    assert "nothing to choose" in sentence
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
+def test_a_whole_attack_without_a_score_is_never_chosen(task: Task, bad: float) -> None:
+    opaque = task.protect("mixup(k=2)")
+    scores = iter([bad, 0.1, 0.3, 0.2, bad])
+    observations = observe(opaque, small_records(4, seed=8))
+    chooser = standard(work="quick")
+    choice = chooser.choose(opaque, observations, lambda guess, places: next(scores))
+    assert choice.score == 0.3
+    assert isinstance(choice.attack, adaptive)
+    assert choice.attack.tv_weight == 1e-2
+
+
+def test_the_treatments_of_a_combined_attack_are_those_of_its_parts(task: Task) -> None:
+    hidden = task.protect("random_prune(p=0.5) | gaussian(std=0.01)")
+    threat = Threat(labels="joint").about(hidden.nuisances)
+    by_density, by_cosine = (Adversary(likelihood, solver=FEW, labels="joint") for likelihood in (density(), cosine()))
+    held = replace(by_density, labels="inferred")
+
+    def listed(attack: Attack) -> dict[str, Treatment]:
+        return {treatment.address: treatment for treatment in attack.treatments(hidden, threat)}  # type: ignore[attr-defined]
+
+    begun = listed(staged(stages=(by_cosine, held)))
+    assert begun["recipe.labels"].how == "optimised"  # the first stage searched for them, the others hold them
+    assert begun["random_prune.mask"].how == "summed out"
+    either = listed(best_of(attacks=(by_density, by_cosine), judge=held))
+    assert either["recipe.labels"].how == "optimised"
+    for part in (by_density, by_cosine):
+        sentence = listed(part)["random_prune.mask"].sentence.removeprefix("hidden; ")
+        assert sentence in either["random_prune.mask"].sentence
 
 
 def test_unknown_work_is_refused() -> None:

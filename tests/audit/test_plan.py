@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from leakgauge.audit import audit
+from leakgauge.audit.cells import AttackCell, TuneCell
 from leakgauge.audit.estimate import _crossing, estimate
 from leakgauge.audit.plan import plan
 from leakgauge.study import Draft, Study, of
@@ -101,6 +102,10 @@ def test_the_best_setting_on_other_records_attacks(tmp_path: Path) -> None:
     made = audit(study(tmp_path, adversaries={"a": settings}), tmp_path / "run").as_json()
     chosen = made["checkpoints"][0]["defenses"][0]["adversaries"][0]
     assert "steps=60" in chosen["expression"]
+    tuned, chose = chosen["tuned"]
+    assert "2 settings were tried on 8 other updates" in tuned
+    assert "steps=60" in chose
+    assert ("a against none", tuned) in [(line["number"], line["assumes"]) for line in made["ledger"]]
 
 
 def test_ablation_shows_what_a_grant_was_worth(tmp_path: Path) -> None:
@@ -108,6 +113,15 @@ def test_ablation_shows_what_a_grant_was_worth(tmp_path: Path) -> None:
     worth = made["checkpoints"][0]["defenses"][0]["ablation"]
     assert [w["grant"] for w in worth] == ["labels"]
     assert worth[0]["low"] <= worth[0]["mean"] <= worth[0]["high"]
+
+
+def test_whoever_lacks_a_grant_lacks_it_while_choosing(tmp_path: Path) -> None:
+    settings = ["inverting_gradients(steps=1)", "inverting_gradients(steps=2)"]
+    cells = plan(study(tmp_path, adversaries={"a": settings}), ablate=True).cells
+    tunings = {cell.id: cell for cell in cells if isinstance(cell, TuneCell)}
+    attacks = [cell for cell in cells if isinstance(cell, AttackCell)]
+    assert {cell.without for cell in attacks} == {None, "labels"}
+    assert all(tunings[cell.parents[-1]].threat == cell.threat for cell in attacks)
 
 
 def test_a_hidden_learning_rate_is_hidden(tmp_path: Path) -> None:

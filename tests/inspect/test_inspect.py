@@ -341,7 +341,7 @@ def test_by_default_a_finding_names_the_standard_attack(tmp_path: Path, monkeypa
     private = waves()
     capture = captured(*states(tmp_path, *trained(small(), private.inputs, private.labels), sign=1), small())
     (finding,) = inspect(small(), DOMAIN, [capture], known=private, draws=3)
-    assert finding.adversary == "standard(work='quick')"
+    assert finding.adversary == f"standard(work='quick'), version {Standard.version}"
     assert finding.above_noise
     assert finding.nearer == (True,)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from leakgauge.attacks.standard import Standard
 from leakgauge.audit.store import Store
 from leakgauge.cli import app
 from leakgauge.cli.listing import parts
@@ -117,6 +119,55 @@ def test_a_changed_source_of_ones_own_part_is_another_row(own_defense: str, tmp_
     assert quick(own_defense).identity == before
     (tmp_path / "halving.py").write_text(OWN.replace("0.5", "0.25"))
     assert quick(own_defense).identity != before
+
+
+def test_an_attack_that_breaks_is_no_result_and_the_other_rows_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = """\
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Broken:
+    kind: str = "a"
+
+    def __call__(self, task, observations, *, seed=0, progress=None):
+        raise ValueError("out of luck")
+"""
+    (tmp_path / "breaking.py").write_text(broken)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rows = [quick(attack='breaking:Broken(kind="b")'), quick(attack="analytic()")]
+    failed, score = run(rows, tmp_path / "out")
+    assert (failed.failed, score.failed) == (True, False)
+    assert "out of luck" in (failed.fault or "")
+    assert [one.row for one in gathered(tmp_path / "out", QUICK, own_code=True)] == rows[1:]
+    command = ["standings", "--quick", "--out", str(tmp_path / "out"), "--own-code", "--defense", "identity()"]
+    ran = CliRunner().invoke(app, [*command, "--attack", rows[0].attack, "--attack", "analytic()"])
+    assert ran.exit_code == 1
+    (row,) = json.loads((tmp_path / "out" / "standings.json").read_text())["rows"]
+    assert row["attack"] == "analytic()"
+
+
+@pytest.mark.parametrize("attack", ["standard(work='quick')", 'standard(work="quick")', "mine:A(text='$HOME `x` \"')"])
+def test_a_shell_reads_the_command_of_a_row_as_it_is_meant(attack: str) -> None:
+    words = shlex.split(quick(attack=attack).command)
+    assert words[words.index("--attack") + 1] == attack
+
+
+def test_rows_say_the_versions_of_their_parts_and_the_page_that_of_standard(tmp_path: Path) -> None:
+    (score,) = run([quick(attack="analytic()")], tmp_path)
+    assert score.as_json()["versions"] == score.row.versions
+    assert any(version.startswith("Analytic@") for version in score.row.versions)
+    assert f"version {Standard.version}" in page([score])
+
+
+def test_a_row_of_a_client_that_is_gone_is_left_out(tmp_path: Path) -> None:
+    run([quick(attack="analytic()")], tmp_path)
+    store = Store(tmp_path)
+    (score,) = gathered(tmp_path, QUICK)
+    store.commit("0" * 24, {"kind": "row", **score.as_json(), "client": "of-another-version"}, {})
+    assert gathered(tmp_path, QUICK) == [score]
 
 
 def test_unknown_clients_and_parts_are_refused_before_anything_runs(tmp_path: Path) -> None:

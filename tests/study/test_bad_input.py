@@ -59,6 +59,11 @@ SPECS: dict[str, tuple[dict[str, Any], str, tuple[str, str]]] = {
         "adversaries.a",
         ("there is no setting in the list", "give one, or several to be tuned"),
     ),
+    "an attack that chooses by itself in a list": (
+        {"task": {"model": "logistic", "records": 10}, "adversaries": {"a": ["adaptive(steps=2)", "standard()"]}},
+        "adversaries.a",
+        ("standard() chooses its own settings", "give it a name of its own"),
+    ),
     "fixed batch norms of a model without them": (
         {"task": {"model": "logistic", "records": 10}, "adversaries": {"a": "adversary(norms='fixed')"}},
         "adversaries.a",

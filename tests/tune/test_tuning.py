@@ -99,4 +99,6 @@ def test_bad_input_is_refused_before_anything_runs(tmp_path: Path) -> None:
         tune(study(), SPACE, tmp_path, defenses=["min"])
     with pytest.raises(DomainError, match="tv_weight"):
         tune(study(), Space.of("adaptive(tv_weight=linear(-1, 1))"), tmp_path)
+    with pytest.raises(DomainError, match="chooses its own settings"):
+        tune(study(), Space.of("standard(work=choice('quick', 'standard'))"), tmp_path)
     assert not list(tmp_path.iterdir())

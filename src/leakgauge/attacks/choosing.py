@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
-import torch
 from torch import Tensor
 
 from leakgauge.adversary import Adversary, Attack, Reconstruction
@@ -246,8 +246,12 @@ class Choosing:
         return Trial(attack, guess, self._scored(guess, range(len(guess.inputs))))
 
     def _scored(self, guess: Reconstruction, places: Sequence[int]) -> float:
-        score = self.score(guess, places)
-        return round(score, 6) if torch.isfinite(torch.tensor(score)) else -1e9
+        return rounded(self.score(guess, places))
+
+
+def rounded(score: float) -> float:
+    """A score as it is compared and kept; one that is no number is worse than any."""
+    return round(score, 6) if isfinite(score) else -1e9
 
 
 def _ranked(trials: Sequence[Trial]) -> list[Trial]:
@@ -284,4 +288,4 @@ def _longer(stage: Adversary, steps: int) -> Adversary:
     return replace(stage, solver=replace(solver, steps=steps))
 
 
-__all__ = ["EFFORTS", "Choice", "Chooser", "Choosing", "Effort", "Score", "Trial"]
+__all__ = ["EFFORTS", "Choice", "Chooser", "Choosing", "Effort", "Score", "Trial", "rounded"]

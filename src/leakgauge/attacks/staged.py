@@ -28,7 +28,7 @@ class Staged(CheckedAttack):
 
     The first may be any attack, such as the best of several. Between stages inputs are brought back into their box,
     which can only bring them nearer to a record that lies in it; labels that the first stage searched for are held.
-    Treatments are those of the last stage.
+    Treatments are those of the last stage; of labels that are held, those of the first.
     """
 
     models_defense: ClassVar[Literal["any"]] = "any"
@@ -56,8 +56,8 @@ class Staged(CheckedAttack):
         return Staged((*self.stages, *stages))
 
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
-        listed: tuple[Treatment, ...] = self.last.treatments(task, threat)  # type: ignore[attr-defined]
-        return listed
+        first, last = (_treatments(stage, task, threat) for stage in (self.stages[0], self.last))
+        return tuple((first if address == LABELS and address in first else last)[address] for address in last)
 
     def _attack(self, task: Task, observations: Sequence[Observation], options: Options) -> Reconstruction:
         done, last = 0, None
@@ -78,6 +78,18 @@ def members(attack: Attack) -> list[Attack]:
     if isinstance(attack, BestOf):
         inside = (*attack.attacks, attack.judge)
     return [attack, *(one for part in inside for one in members(part))]
+
+
+def _treatments(attack: Attack, task: Task, threat: Threat | None) -> dict[str, Treatment]:
+    """What an attack does about every nuisance, by address; nothing where it does not say."""
+    ask = getattr(attack, "treatments", None)
+    return {} if ask is None else {treatment.address: treatment for treatment in ask(task, threat)}
+
+
+def _either(several: Sequence[Treatment]) -> Treatment:
+    """One treatment for those of several attacks, with the sentence of each."""
+    first, *others = dict.fromkeys(one.sentence for one in several)
+    return replace(several[0], sentence="; or ".join([first, *(one.removeprefix("hidden; ") for one in others)]))
 
 
 def steps_of(attack: Attack) -> int:
@@ -171,7 +183,8 @@ def posteriors(
 class BestOf(CheckedAttack):
     """Several attacks; for every observation the guess with the highest log posterior under ``judge`` is taken.
 
-    The objectives of different attacks cannot be compared, hence a common one; the truth is not needed.
+    The objectives of different attacks cannot be compared, hence a common one; the truth is not needed. Where the
+    attacks treat a nuisance differently, the sentence of its treatment names each way.
     """
 
     models_defense: ClassVar[Literal["any"]] = "any"
@@ -194,7 +207,9 @@ class BestOf(CheckedAttack):
         return sum(map(steps_of, self.attacks))
 
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
-        return self.judge.treatments(task, threat)
+        several = [_treatments(attack, task, threat) for attack in self.attacks]
+        stated = [one for one in several if one] or [_treatments(self.judge, task, threat)]
+        return tuple(_either([one[address] for one in stated if address in one]) for address in stated[0])
 
     def _attack(self, task: Task, observations: Sequence[Observation], options: Options) -> Reconstruction:
         steps = list(map(steps_of, self.attacks))

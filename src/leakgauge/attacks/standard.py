@@ -17,8 +17,8 @@ from leakgauge.attacks.adapting import hint_of
 from leakgauge.attacks.adaptive import Adaptive
 from leakgauge.attacks.believed import without_small_noise
 from leakgauge.attacks.calling import CheckedAttack, Options
-from leakgauge.attacks.choosing import EFFORTS, Choice, Choosing, Effort, Score
-from leakgauge.attacks.circumstances import recovery_sentence
+from leakgauge.attacks.choosing import EFFORTS, Choice, Choosing, Effort, Score, rounded
+from leakgauge.attacks.circumstances import is_smooth, recovery_sentence
 from leakgauge.attacks.portfolio import Portfolio
 from leakgauge.attacks.recovering import obstacle
 from leakgauge.attacks.staged import BestOf
@@ -39,6 +39,7 @@ WEIGHTS = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
 """Total variation tried by whole adaptive attacks (3,000 times that beside a density); batches want the stronger."""
 USUAL = 1e-3
 """The weight of a whole attack where nothing can be chosen."""
+UNWEIGHED = "adaptive() attacks as a whole, and there is nothing to choose: such records have no prior to weigh"
 FIXED = 15
 """Steps of the fixed portfolio, in units, at most."""
 
@@ -49,10 +50,10 @@ class Standard(CheckedAttack):
     """A parameter-free, versioned attack: quote it as ``standard()`` version 5.
 
     1. What structure gives exactly is read off (:mod:`~leakgauge.attacks.structure`).
-    2. Else :meth:`choose` tries more than sixty settings on reference records: starts, prior weights, the likelihoods
-       that the treatments of ``adaptive()`` allow, optimisers, and stages (a strong prior, then a weaker one;
-       directions, then lengths; Adam, then L-BFGS or Gauss-Newton), by successive halving. An audit does so once per
-       defense, threat and checkpoint, in a cell of its own.
+    2. Else :meth:`choose` tries more than sixty settings (some forty on tables) on reference records: starts, prior
+       weights, the likelihoods that the treatments of ``adaptive()`` allow, optimisers, and stages (a strong prior,
+       then a weaker one; directions, then lengths; Adam, then L-BFGS or Gauss-Newton), by successive halving. An audit
+       does so once per defense, threat and checkpoint, in a cell of its own.
     3. The best setting attacks; or the few best, of which a common posterior takes one per update, where that did
        better on the reference records.
 
@@ -156,9 +157,11 @@ class Standard(CheckedAttack):
     ) -> Choice:
         """The best of a few whole attacks, which then takes longer; what was mixed can only be undone together."""
         unit, places = self.effort.unit, range(len(observations))
+        if not is_smooth(task):  # all would be the same attack
+            return Choice(self._adaptive(7 * unit)[WEIGHTS.index(USUAL)], assumed=(UNWEIGHED,))
         attacks = self._adaptive(4 * unit)
         guesses = [attack(task, observations, seed=seed, progress=progress) for attack in attacks]
-        scores = [round(score(guess, places), 6) for guess in guesses]
+        scores = [rounded(score(guess, places)) for guess in guesses]
         best = max(range(len(attacks)), key=lambda i: scores[i])
         spent = sum(guess.evaluations for guess in guesses)
         rungs = (("whole attacks", len(attacks), scores[best]),)

@@ -154,10 +154,12 @@ class _Planning:
         model = trained if step else None
         parents = (self._training(trained),) if step else ()
         for settings in self.study.adversaries.values():
-            tuned = (self._tuning(step, defense, model, settings, parents),) if is_tuned(settings) else ()
+            tuned = self._tuning(step, defense, model, settings, self.study.threat, parents)
             for arm in ARMS:
                 self._attacks(step, defense, model, settings, arm, self.study.threat, parents + tuned)
             for grant, less in threats(self.study).items() if self.ablate else ():
+                # whoever lacks a grant lacks it while choosing, too
+                tuned = self._tuning(step, defense, model, settings, less, parents)
                 self._attacks(step, defense, model, settings, "real", less, parents + tuned, without=grant)
 
     def _attacks(
@@ -185,10 +187,14 @@ class _Planning:
         defense: Protection,
         trained: Protection | None,
         settings: tuple[Attack, ...],
+        threat: Threat,
         parents: tuple[str, ...],
-    ) -> str:
-        threat, rounds, seed = self.study.threat, self.study.rounds, self.study.seed
-        return self._add(TuneCell(step, defense, trained, settings, threat, rounds, seed, parents), self.chosen)
+    ) -> tuple[str, ...]:
+        """The choice under a threat, where something is chosen."""
+        if not is_tuned(settings):
+            return ()
+        rounds, seed = self.study.rounds, self.study.seed
+        return (self._add(TuneCell(step, defense, trained, settings, threat, rounds, seed, parents), self.chosen),)
 
     def _training(self, defense: Protection) -> str:
         """The training that is attacked; the others of ``seeds`` only say how accurate its model is."""

@@ -135,17 +135,31 @@ class Work:
 
     def _chosen(self, cell: AttackCell) -> tuple[Attack, Attack, list[str]]:
         """The attack as it is named, the one that attacks, and what was done to choose it."""
-        named = cell.settings[self._place(cell)]
-        if (
-            len(cell.settings) == 1
-            and isinstance(named, Chooser)
-            and cell.parents
-            and self.store.done(cell.parents[-1])
-        ):
+        place = self._place(cell)
+        named = cell.settings[place]
+        if len(cell.settings) > 1:
+            return named, named, self._of_a_list(cell, place)
+        if isinstance(named, Chooser) and cell.parents and self.store.done(cell.parents[-1]):
             path, own = self.store.cell(cell.parents[-1]), f"{text_of(cell.settings)} {cell.defense!r}"
             choice = Choice.of_json(self.store.result(cell.parents[-1]), where=str(path), own=own)
             return named, choice.attack, choice.sentences(named)
         return named, named, []
+
+    def _of_a_list(self, cell: AttackCell, place: int) -> list[str]:
+        """How one of several settings was chosen."""
+        means = self.store.result(cell.parents[-1]).get("means")
+        if not isinstance(means, list) or len(means) != len(cell.settings) or not isinstance(means[place], float):
+            raise StoreError(
+                f"has no mean score of each of {len(cell.settings)} settings",
+                where=str(self.store.cell(cell.parents[-1])),
+                remedy="delete it; the same command computes it again",
+            )
+        updates = len(self.study.tuning) // self.study.task.recipe.batch
+        return [
+            f"the attack was tuned; {len(means)} settings were tried on {updates} other updates, and the best mean "
+            f"{self._judge} was {means[place]:.3g}",
+            f"chose {text_of(cell.settings[place : place + 1])}",
+        ]
 
     def _attack(self, cell: AttackCell, progress: Progress | None) -> Outcome:
         """The scores of an adversary, per record, and the reconstructions behind them."""
@@ -156,7 +170,9 @@ class Work:
         if cell.arm == "real" and cell.without is None:
             summary["nearness"] = nearness(self.study, tensors["inputs"], cell.updates[0])
         about = {"adversary": text_of((named,)), "metric": self._judge, "tuned": tuned}
-        return {**about, **summary, "treatments": treated(named, self.task(cell), cell.threat)}, tensors
+        # of the attack that was chosen, where it says: its likelihood may treat what is hidden in another way
+        treatments = treated(attack, self.task(cell), cell.threat) or treated(named, self.task(cell), cell.threat)
+        return {**about, **summary, "treatments": treatments}, tensors
 
     def _place(self, cell: AttackCell) -> int:
         """Which of its settings an attack uses: the tuning's choice, which must be one of them."""

@@ -74,14 +74,18 @@ def standings(
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     _show(scores)
     notes = [f"Left out: {sentence}." for sentence in missing.values()]
-    every = gathered(folder, size, own_code=own_code)
-    (folder / "standings.md").write_text(page(every, notes), encoding="utf-8")
-    (folder / "standings.json").write_text(summary(every), encoding="utf-8")
-    echo(f"wrote {folder / 'standings.md'} and {folder / 'standings.json'}")
+    if every := gathered(folder, size, own_code=own_code):
+        (folder / "standings.md").write_text(page(every, notes), encoding="utf-8")
+        (folder / "standings.json").write_text(summary(every), encoding="utf-8")
+        echo(f"wrote {folder / 'standings.md'} and {folder / 'standings.json'}")
+    if failed := sum(score.failed for score in scores):
+        echo(f"{failed} of {len(scores)} rows failed; the same command tries them again", err=True)
+        raise typer.Exit(ExitCode.INCOMPLETE)
 
 
 def _tell(done: int, total: int, score: Score) -> None:
-    what = f"does not apply ({score.fault})" if score.fault else f"SSIM {score.interval.mean:.3f}"
+    failed = "failed" if score.failed else "does not apply"
+    what = f"{failed} ({score.fault})" if score.fault else f"SSIM {score.interval.mean:.3f}"
     row = score.row
     echo(f"{done}/{total} {row.client.name}, {row.defense}, {row.attack}: {what}", err=True)
 

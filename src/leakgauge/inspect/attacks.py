@@ -8,6 +8,7 @@ from typing import Any
 
 from leakgauge.adversary import Reconstruction
 from leakgauge.attacks.adaptive import Adaptive
+from leakgauge.attacks.choosing import Chooser
 from leakgauge.attacks.standard import Standard
 from leakgauge.defenses import Protection
 from leakgauge.observation import Observation
@@ -41,3 +42,9 @@ def attacks_on(task: Task, batch: int) -> list[Attack]:
     """
     read_off = batch == 1 and task.protection == Protection() and Adaptive().against(task).exact
     return [Standard(), Searching()] if read_off else [Standard()]
+
+
+def name_of(attack: Attack) -> str:
+    """The attack as a finding names it: one whose scores change with its version is quoted with that."""
+    version = attack.standard.version if isinstance(attack, Searching) else getattr(attack, "version", None)
+    return f"{attack!r}, version {version}" if isinstance(attack, Searching | Chooser) else repr(attack)

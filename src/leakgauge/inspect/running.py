@@ -12,7 +12,7 @@ from leakgauge.adversary import nulls
 from leakgauge.adversary.statistics import are_leaked
 from leakgauge.defenses import Protection
 from leakgauge.errors import DataError, DomainError
-from leakgauge.inspect.attacks import Attack, attacks_on
+from leakgauge.inspect.attacks import Attack, attacks_on, name_of
 from leakgauge.inspect.captures import Capture
 from leakgauge.inspect.client import Client
 from leakgauge.inspect.cost import refuse_costs
@@ -105,5 +105,5 @@ def _guesses(task: Task, attack: Attack, observations: Sequence[Observation], se
         inputs, labels = reconstruction.inputs[i].detach().float(), reconstruction.labels[i]
         if task.domain.box is not None:
             inputs = inputs.nan_to_num().clamp(*task.domain.box)
-        guesses.append(Guess(explained(task, inputs, labels, observation), inputs, labels, repr(attack)))
+        guesses.append(Guess(explained(task, inputs, labels, observation), inputs, labels, name_of(attack)))
     return guesses

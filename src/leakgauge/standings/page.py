@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from leakgauge.attacks.standard import Standard
 from leakgauge.audit.store import canonical
 from leakgauge.standings.rows import Score
 from leakgauge.standings.set_ups import VERSION, Client
@@ -16,7 +17,7 @@ Written by `leakgauge standings`{size}. Each row is one client under one defense
 {updates} updates' records with its 95 % interval (higher is worse for the client), the mean PSNR, how many records are
 recognisable (SSIM of at least 0.5), and the command that measures it again. Clients, defenses, seeds and budgets
 are fixed by the version: rows of one version can be compared, yours among them. Plain attacks have {evaluations}
-evaluations per update; `standard()` also chooses its settings, on records that are not reported.
+evaluations per update; `standard()`, version {standard}, also chooses its settings, on records that are not reported.
 """
 
 
@@ -28,6 +29,7 @@ def page(scores: Sequence[Score], notes: Sequence[str] = ()) -> str:
         size=" --quick" if size.name == "quick" else "",
         updates=size.updates,
         evaluations=f"{size.evaluations:,}",
+        standard=Standard.version,
     )
     # clients in the order of their first row: rows of one's own may come last
     clients = list(dict.fromkeys(score.row.client for score in scores))

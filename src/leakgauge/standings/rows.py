@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 import sys
 import time
 import warnings
@@ -51,7 +52,7 @@ class Row:
         """What measures this row alone."""
         quick = " --quick" if self.size.name == "quick" else ""
         own = " --own-code" if self.own else ""
-        about = f'--client {self.client.name} --defense "{self.defense}" --attack "{self.attack}"'
+        about = f"--client {self.client.name} --defense {_quoted(self.defense)} --attack {_quoted(self.attack)}"
         return f"leakgauge standings {about}{quick}{own}"
 
     @property
@@ -63,6 +64,11 @@ class Row:
         """Defense and attack as values. Imports the user's code that they name."""
         attack: Attack = parse(self.attack, "attack", where="--attack")
         return protection(parse(self.defense, "defense", where="--defense")), attack
+
+    @property
+    def versions(self) -> list[str]:
+        """``name@version`` of every part: rows of others can be compared where these agree."""
+        return [version for part in self.read() for version in versions(part)]
 
     @property
     def identity(self) -> str:
@@ -85,6 +91,7 @@ class Score:
     """What a row reached: SSIM and PSNR per record, or why the attack does not apply.
 
     ``blind`` is the mean SSIM of a guess without any update; ``chosen`` the setting of an attack that chose one.
+    ``failed``: the fault is no statement of the attack but an error in its code or ours, and the row is not kept.
     """
 
     row: Row
@@ -96,6 +103,7 @@ class Score:
     seconds: float = 0.0
     chosen: str | None = None
     fault: str | None = None
+    failed: bool = False
 
     @property
     def interval(self) -> Interval:
@@ -108,8 +116,9 @@ class Score:
             "attack": self.row.attack,
             "size": self.row.size.name,
             "command": self.row.command,
+            "versions": self.row.versions,
         }
-        return about | {name: value for name, value in asdict(self).items() if name != "row"}
+        return about | {name: value for name, value in asdict(self).items() if name not in ("row", "failed")}
 
     @classmethod
     def of_json(cls, row: Row, raw: dict[str, Any]) -> Score:
@@ -126,6 +135,8 @@ def measured(row: Row, store: Store) -> Score:
         score = _measured(row, store, begun)
     except LeakgaugeError as fault:  # an attack that does not apply here: that is a result, too
         score = Score(row, fault=str(fault))
+    except Exception as fault:  # anybody's code may raise anything: the other rows go on
+        return Score(row, fault=f"{type(fault).__name__}: {fault}", failed=True)
     store.commit(row.identity, {"kind": "row", **score.as_json()}, {})
     return score
 
@@ -210,6 +221,11 @@ def _trained(module: nn.Module, dataset: data.Dataset) -> dict[str, Tensor]:
     records = dataset.sample(min(4000, len(dataset.train)), seed=5, split="train")
     (*_, last) = train(task, records, steps=TRAINED, learning_rate=0.02, keep=())
     return {name: value.detach().clone().contiguous() for name, value in last.state.items()}
+
+
+def _quoted(text: str) -> str:
+    """As one word of a shell: in double quotes, unless something in it means more there."""
+    return shlex.quote(text) if set(text) & set('"$`\\!') else f'"{text}"'
 
 
 def _source(path: str) -> str:

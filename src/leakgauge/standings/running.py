@@ -13,7 +13,7 @@ from leakgauge.audit.run import claim
 from leakgauge.audit.store import Store
 from leakgauge.errors import LeakgaugeError, MissingDataError
 from leakgauge.standings.rows import Row, Score, measured
-from leakgauge.standings.set_ups import Size, clients, planned
+from leakgauge.standings.set_ups import CLIENTS, Size, clients, planned
 from leakgauge.storage.lock import locked
 from leakgauge.storage.private import prepare
 from leakgauge.threads import one_thread
@@ -49,7 +49,10 @@ def gathered(out: Path | str, size: Size, *, own_code: bool = False) -> list[Sco
         raw = store.result(path.stem)
         if raw.get("kind") != "row" or raw["size"] != size.name:
             continue
-        row = Row(clients(size, [raw["client"]])[0], size, raw["defense"], raw["attack"])
+        client = next((one for one in CLIENTS if one.name == raw["client"]), None)
+        if client is None:  # of another version of the standings
+            continue
+        row = Row(client, size, raw["defense"], raw["attack"])
         if (own_code or not row.own) and _current(row, path.stem):
             scores.append(Score.of_json(row, raw))
     last = len(order)

@@ -15,10 +15,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from leakgauge import metrics
 from leakgauge.adversary import Adversary, Attack, models_defense
 from leakgauge.adversary.statistics import refuse_without_norms
+from leakgauge.attacks.choosing import Chooser
 from leakgauge.attacks.staged import members
 from leakgauge.defenses.protection import Protection
 from leakgauge.errors import nearest
-from leakgauge.expr import PATH
+from leakgauge.expr import PATH, described
 from leakgauge.metrics.sign_flips import least_p
 from leakgauge.priors.base import terms_of
 from leakgauge.priors.batch_norm import BatchNorm
@@ -112,6 +113,9 @@ def check_adversaries(values: Values) -> Problems:
         key = f"adversaries.{name}"
         if not settings:
             yield values.problem(key, "there is no setting in the list", "give one, or several to be tuned")
+        if len(settings) > 1 and (chooser := next((a for a in settings if isinstance(a, Chooser)), None)):
+            what = f"{described(chooser)} chooses its own settings, and cannot be one of several that are tuned"
+            yield values.problem(key, what, "give it a name of its own")
         for attack in _members(settings):
             fits = getattr(attack, "fits", None)
             if fits is not None and values.params is not None:

@@ -9,13 +9,14 @@ from functools import cached_property
 from typing import Any
 
 from leakgauge.adversary import Attack
+from leakgauge.attacks.choosing import Chooser
 from leakgauge.attacks.staged import members
 from leakgauge.audit.attacking import attacked, observed
 from leakgauge.audit.cells import FORMAT, threat_of, versions
 from leakgauge.audit.scoring import scored
 from leakgauge.audit.store import Store, canonical
 from leakgauge.defenses import Protection
-from leakgauge.errors import DataError, LeakgaugeError
+from leakgauge.errors import DataError, DomainError, LeakgaugeError
 from leakgauge.expr import described, parse
 from leakgauge.observation import Observation
 from leakgauge.seeds import seed_of
@@ -75,7 +76,14 @@ class Bench:
     def check(self, attacks: Sequence[str]) -> None:
         """Refuse expressions that are no attacks, or none on such a network, and too few records."""
         for text in attacks:
-            for attack in members(parse(text, "attack", where="space")):
+            whole = parse(text, "attack", where="space")
+            if isinstance(whole, Chooser):  # a trial would run its fixed portfolio, which is another attack
+                raise DomainError(
+                    f"{text} chooses its own settings",
+                    where="space",
+                    remedy="search another attack: adaptive(steps=300)",
+                )
+            for attack in members(whole):
                 fits = getattr(attack, "fits", None)
                 if fits is not None:
                     fits(self.task.params)
