@@ -6,6 +6,10 @@
 | GradAttack | normalised space | range = the target's own maximum less its minimum, in normalised space |
 | LRP (from GGL) | images in [−1, 1] | **peak 1**: 6.02 dB below that of the same images in [0, 1]; MSE four times |
 | inverting gradients | normalised space | clipped to [0, 1], range 1: as everywhere here |
+
+LPIPS is by VGG in GradAttack, by VGG and by AlexNet in LRP. GradAttack feeds it normalised pixels, which leave the
+[−1, 1] that it was fitted to, and takes for every reconstruction the target nearest to it. Ours gets pixels in range
+and one target each, so that printed numbers of GradAttack and ours differ by more than the attack does.
 """
 
 from __future__ import annotations

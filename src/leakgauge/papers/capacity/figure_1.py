@@ -1,18 +1,23 @@
 """Figure 1: the attack's error against ε and against the Bayes capacity.
 
-The paper's claim is drawn, not printed: capacity orders the error across mechanisms better than ε does.
-Ours is a number: the rank correlation with the mean error, over the points of both mechanisms.
+The paper's claim is drawn, not printed: capacity orders the error across mechanisms better than ε does. Ours is a
+number: the rank correlation with the mean error, over the points of both mechanisms. In words it says that over ε the
+error falls under Gaussian noise and "remains relatively stable" under von Mises-Fisher noise. Of its ε it names one,
+173: that is asked from 1 to the next point of our grid, 316, with bars of ours. Up to 10⁶ both fall to nearly nothing.
 """
 
 from __future__ import annotations
 
 from leakgauge.papers.capacity.points import EPSILONS, points_of
 from leakgauge.papers.capacity.rank_correlation import rank_correlations
-from leakgauge.papers.contract import Cell, Figure, Measured, Size, Table, at_least
+from leakgauge.papers.contract import Cell, Figure, Measured, Size, Table, at_least, at_most, difference
 from leakgauge.papers.sources import CAPACITY
 
 SMOKE = "fashion_mnist_sample"
 DIFFERENCE = "|rank correlation| of capacity less that of ε"
+FALL = "error falls over the grid by"
+NAMED = (EPSILONS[0], next(epsilon for epsilon in EPSILONS if epsilon > 173))
+"""The ends of the range around the one ε that the paper names."""
 
 
 def measure(
@@ -25,7 +30,7 @@ def measure(
     samples[f"{name}: {DIFFERENCE}"] = [ranks["difference"].value]
     last = {kind: [p for p in points if p.mechanism == kind] for kind in ("gaussian", "vmf")}
     for kind, mine in last.items():
-        samples[f"{name}, {kind}: error falls over the grid by"] = (mine[0].mse - mine[-1].mse).tolist()
+        samples[f"{name}, {kind}: {FALL}"] = (mine[0].mse - mine[-1].mse).tolist()
     keys = {f"{name}, {p.mechanism}, ε = {p.epsilon:.6g}": p for p in points}
     samples |= {key: p.mse.tolist() for key, p in keys.items()}
     low, high = ranks["difference"].low, ranks["difference"].high
@@ -57,9 +62,16 @@ TABLES = (
                 Cell(f"{name}: epsilon", stand_in=name == SMOKE),
                 Cell(f"{name}: log capacity", stand_in=name == SMOKE),
                 Cell(f"{name}: {DIFFERENCE}", None if name == SMOKE else at_least(0), stand_in=name == SMOKE),
+                Cell(f"{name}, gaussian: {FALL}", at_least(0.05), "", None, True, name == SMOKE),
+                Cell(f"{name}, vmf: {FALL}", stand_in=name == SMOKE),
                 *(
-                    Cell(f"{name}, {kind}: error falls over the grid by", at_least(0.05), "", None, True, name == SMOKE)
-                    for kind in ("gaussian", "vmf")
+                    Cell(
+                        f"{name}, {kind}: error falls from ε = {NAMED[0]:g} to {NAMED[1]:.0f} by",
+                        expected,
+                        of=difference(*(f"{name}, {kind}, ε = {epsilon:.6g}" for epsilon in NAMED)),
+                        stand_in=name == SMOKE,
+                    )
+                    for kind, expected in (("gaussian", at_least(0.05)), ("vmf", at_most(0.05)))
                 ),
             )
         ),

@@ -89,7 +89,7 @@ def measure(
     perceptual: bool = True,
     seed: int = 0,
 ) -> Measured:
-    """LPIPS (AlexNet) and SSIM of every image, matched one to one with the records of its batch.
+    """LPIPS (VGG, as in the paper) and SSIM of every image, matched one to one with the records of its batch.
 
     Under a mixing defense the adversary sees ``rounds`` rounds of the same records, is granted indices and
     coefficients as in the paper, and solves for the records.
@@ -113,4 +113,4 @@ def measure(
 
 def _scores(inputs: Tensor, truth: Tensor, perceptual: bool) -> list[tuple[str, Tensor]]:
     scores = [("SSIM", ssim(inputs, truth))]
-    return [*scores, ("LPIPS", lpips(inputs, truth))] if perceptual else scores
+    return [*scores, ("LPIPS", lpips(inputs, truth, net="vgg"))] if perceptual else scores

@@ -92,7 +92,9 @@ TABLES = (
         (
             *(Cell(_name(OURS, "PSNR", d, a), None, "dB", stand_in=True) for d, a in ARMS),
             Cell("ImageNet", missing=NO_GAN),
+            _cost(OURS, 0.0),
             _same(OURS),
+            _cost(BRIEF, 0.0),
             _same(BRIEF),
         ),
         {"smoke": SMOKE, "small": SMALL},
