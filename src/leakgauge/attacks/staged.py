@@ -13,6 +13,7 @@ from leakgauge.adversary import Adversary, Attack, Reconstruction
 from leakgauge.adversary.run import attack as attack_with
 from leakgauge.adversary.solver import Problem, Solution, Solver
 from leakgauge.attacks.calling import CheckedAttack, Options, with_labels, within
+from leakgauge.client import LABELS
 from leakgauge.errors import DomainError
 from leakgauge.expr import register
 from leakgauge.observation import Observation
