@@ -8,17 +8,19 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-import torch
 
-from evidence.checks.simulation import SEED, federation, isolated, simulated
-from leakgauge.errors import DomainError, LeakgaugeError, MissingExtraError
-from leakgauge.fl import Federation, InProcess, Totals, federate
-from leakgauge.fl.federate import Run
-from leakgauge.integrations.flower.simulation import LATE, _client, _server, simulate, started
+from evidence.checks.simulation import SCHEMES, SEED, federation, isolated, simulated
+from leakgauge.errors import LeakgaugeError, MissingExtraError
+from leakgauge.fl import Federation, FederationError, InProcess, federate
+from leakgauge.fl.engine import Engine
+from leakgauge.fl.federate import Run, totals_of
+from leakgauge.integrations.flower.simulation import LATE, Nodes, client_app, simulate, started
+from leakgauge.task import Task
+from leakgauge.types import Records
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["I", "II"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_flowers_simulation_gives_the_same_weights(scheme: str) -> None:
     if importlib.util.find_spec("flwr") is None or importlib.util.find_spec("ray") is None:
         pytest.skip("needs flwr[simulation]")
@@ -30,12 +32,12 @@ def test_flowers_simulation_gives_the_same_weights(scheme: str) -> None:
 
 
 class Wire:
-    """Flower's messages, handed from its strategy to its app in this process."""
+    """Flower's messages, handed from its server to its clients in this process; those in ``broken`` raise."""
 
-    def __init__(self, app: Any, clients: int) -> None:
+    def __init__(self, app: Any, clients: int, broken: frozenset[int] = frozenset()) -> None:
         from flwr.app import Context, RecordDict
 
-        self.app = app
+        self.app, self.broken = app, broken
         self.contexts = {
             2 + k: Context(1, 2 + k, node_config={"partition-id": k}, state=RecordDict(), run_config={})
             for k in range(clients)
@@ -45,23 +47,53 @@ class Wire:
         return list(self.contexts)
 
     def send_and_receive(self, messages: Iterable[Any], *, timeout: float | None = None) -> Iterable[Any]:
-        return [self.app(message, self.contexts[message.metadata.dst_node_id]) for message in messages]
+        return [self._answer(message) for message in messages]
+
+    def _answer(self, message: Any) -> Any:
+        from flwr.app import Error, Message
+
+        if int(message.content["config"]["client"]) in self.broken:
+            return Message(Error(code=2, reason="it broke"), reply_to=message)
+        return self.app(message, self.contexts[message.metadata.dst_node_id])
 
 
-@pytest.mark.parametrize("scheme", ["I", "II"])
-def test_flowers_strategy_and_app_give_the_same_weights(scheme: str) -> None:
+@pytest.fixture
+def flower() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pytest.importorskip("flwr.serverapp.strategy", reason="needs leakgauge[flower]")
+        pytest.importorskip("flwr.serverapp", reason="needs leakgauge[flower]")
         from flwr.supercore.task_identity import TaskIdentity
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+
+
+def wired(task: Task, clients: list[Records], how: Federation, broken: frozenset[int] = frozenset()) -> Engine:
+    """Flower's grid as an engine, without Ray."""
+    run = Run(task, clients, how, totals_of(task, clients, how), InProcess(), SEED)
+    return Nodes(Wire(client_app(run), len(clients), broken), len(clients))
+
+
+@pytest.mark.usefixtures("flower")
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("defense", ["identity()", "ada_lrp() | clip(norm=0.5) | gaussian(std=0.01)"])
+def test_flowers_messages_give_the_same_history(scheme: str, defense: str) -> None:
     task, clients, how = federation(scheme)
-    weights: dict[str, torch.Tensor] = {}
-    server = _server(task, how, len(clients), weights)
-    server(Wire(_client(Run(task, clients, how, Totals.in_clear(clients), InProcess(), SEED)), len(clients)), None)
-    here = federate(task, clients, how, seed=SEED).state
-    assert max(float((here[n] - weights[n]).abs().max()) for n in task.params) <= 1e-5
-    assert max(float((here[n] - p).abs().max()) for n, p in task.params.items()) > 1e-2
+    task, test = task.protect(defense), clients[2]
+    here = federate(task, clients, how, seed=SEED, test=test)
+    there = federate(task, clients, how, seed=SEED, test=test, engine=wired(task, clients, how))
+    assert max(float((here.state[n] - there.state[n]).abs().max()) for n in task.params) <= 1e-5
+    assert max(float((here.state[n] - p).abs().max()) for n, p in task.params.items()) > 1e-2
+    assert [log.clients for log in here.rounds] == [log.clients for log in there.rounds]
+    assert list(there.accuracies) == list(here.accuracies)
+
+
+@pytest.mark.usefixtures("flower")
+def test_a_client_that_breaks_on_a_node_is_lost_in_its_round() -> None:
+    task, clients, how = federation("I")
+    engine = wired(task, clients, how, frozenset({1}))
+    history = federate(task, clients, how, seed=SEED, engine=engine)
+    assert [[lost.client for lost in log.lost] for log in history.rounds] == [[1]] * how.rounds
+    with pytest.raises(FederationError, match="answered"):
+        federate(task, clients, how, seed=SEED, engine=wired(task, clients, how, frozenset({0, 1, 2})))
 
 
 def test_ray_is_started_again_when_its_processes_are_late() -> None:
@@ -79,13 +111,6 @@ def test_ray_is_started_again_when_its_processes_are_late() -> None:
         started(lambda: late(9))
     with pytest.raises(ZeroDivisionError):
         started(lambda: 1 / 0)
-
-
-def test_what_flower_cannot_do_alike_is_refused() -> None:
-    task, clients, _ = federation("II")
-    for how in (Federation(rounds=1, steps=1, per_round=2), Federation(rounds=1, steps=1, secure=True)):
-        with pytest.raises(DomainError, match="federate"):
-            simulate(task, clients, how)
 
 
 def test_without_flower_the_extra_is_named() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -35,16 +37,21 @@ def train(
     scheme: Annotated[str, typer.Option(help="Aggregation: I (plain mean, scaled rates) or II (by records).")] = "I",
     secure: Annotated[bool, typer.Option("--secure", help="Let the server see only sums of updates.")] = False,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of everything random.")] = 0,
+    engine: Annotated[
+        str, typer.Option(help="Where clients run: in-process, or flower (its simulation; needs flwr[simulation]).")
+    ] = "in-process",
+    cpus: Annotated[int, typer.Option(min=1, help="With --engine flower: clients that run at a time.")] = 1,
     out: Annotated[Optional[Path], typer.Option(help="Write the trained weights here (.safetensors).")] = None,  # noqa: UP045
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
-    """Train a model by FedAvg in this process, and show its accuracy round by round.
+    """Train a model by FedAvg, and show its accuracy round by round.
 
     \b
     Examples:
       leakgauge train --data fashion_mnist_sample --clients 'iid(clients=5)' --rounds 3
       leakgauge train --clients 'shards(clients=100)' --per-round 10 --steps 50 --cosine --defense 'ada_lrp()'
       leakgauge train --clients 'dirichlet(clients=20, alpha=0.3)' --secure --out trained.safetensors
+      leakgauge train --clients 'shards(clients=100)' --per-round 10 --engine flower --cpus 8
 
     Clients under lrp() and ada_lrp() learn the sums of their counts by a secure sum, which needs leakgauge[fl].
     Imports your code if the model names it (package.module:name).
@@ -52,10 +59,11 @@ def train(
     from leakgauge import data as datasets
     from leakgauge import expr, models
     from leakgauge.client import Recipe
-    from leakgauge.fl import Federation, FederationError, Partition, federate
+    from leakgauge.fl import Federation, FederationError, Partition
     from leakgauge.task import Task
 
     announce(model, data, defense)
+    training = _training(engine, cpus)
     if steps is None and epochs is None:
         epochs = 1
     arguments: Any = {"decay": "cosine" if cosine else "constant", "scheme": scheme, "secure": secure}
@@ -74,12 +82,25 @@ def train(
     shared = partition(source.train, seed=seed)
     try:
         history = _with_progress(
-            lambda tick: federate(task, shared, how, test=source.test, seed=seed, progress=tick), rounds, quiet
+            lambda tick: training(task, shared, how, test=source.test, seed=seed, progress=tick), rounds, quiet
         )
     except FederationError as fault:  # the rounds before it are kept
         _finish(fault.history, task, out)
         raise
     _finish(history, task, out)
+
+
+def _training(engine: str, cpus: int) -> Callable[..., History]:
+    """What trains: rounds in this process, or on Flower's simulation."""
+    from leakgauge import guards
+    from leakgauge.fl import federate
+
+    guards.choice(engine, "--engine", "train", ("in-process", "flower"))
+    if engine == "in-process":
+        return federate
+    from leakgauge.integrations.flower.simulation import simulate
+
+    return partial(simulate, cpus=cpus)
 
 
 def _finish(history: History, task: Task, out: Path | None) -> None:

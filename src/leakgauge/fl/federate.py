@@ -103,9 +103,7 @@ def federate(
     """
     check(task, clients, how)
     guards.count(every, "every", "federate")
-    if totals is None:
-        totals = Totals.secure(clients) if task.protection.training or how.secure else Totals.in_clear(clients)
-    run = Run(task, clients, how, totals, engine or InProcess(), seed)
+    run = Run(task, clients, how, totals or totals_of(task, clients, how), engine or InProcess(), seed)
     own = copy.deepcopy(task.trained()).state_dict()
     state, logs = {**own, **{name: p.clone() for name, p in task.params.items()}}, list[RoundLog]()
     if test is not None:
@@ -113,7 +111,9 @@ def federate(
     for number in range(how.rounds):
         try:
             change, log = run.round(number, {name: state[name] for name in task.params})
-        except FederationError as fault:
+        except LeakgaugeError as fault:
+            if number == 0 and not isinstance(fault, FederationError):
+                raise  # a set-up that is refused; later on, what was trained before is not lost
             history = History(tuple(logs), state)
             raise FederationError(fault.what, history=history, where=fault.where, remedy=fault.remedy) from None
         state = {**state, **{name: (state[name].double() + c).to(state[name]) for name, c in change.items()}}
@@ -123,6 +123,11 @@ def federate(
         if progress is not None:
             progress(number + 1, how.rounds, 1 - log.accuracy if log.accuracy is not None else float("nan"))
     return History(tuple(logs), state)
+
+
+def totals_of(task: Task, clients: Sequence[Records], how: Federation) -> Totals:
+    """What clients learn of each other where nothing else is said: by a secure sum where a count would tell."""
+    return Totals.secure(clients) if task.protection.training or how.secure else Totals.in_clear(clients)
 
 
 def check(task: Task, clients: Sequence[Records], how: Federation) -> None:
@@ -254,10 +259,6 @@ class Run:
     def _own_rate(self, k: int) -> float:
         """What scheme I multiplies a client's rate by."""
         return self.totals.share(self.clients[k]) if self.how.scheme == "I" else 1.0
-
-    def examples(self, k: int) -> int:
-        """The count by which a server that weighs by examples weighs client k as its scheme does."""
-        return 1 if self.how.scheme == "I" else len(self.clients[k])
 
     def _weight(self, k: int) -> float:
         return 1.0 if self.how.scheme == "I" else self.totals.share(self.clients[k])
