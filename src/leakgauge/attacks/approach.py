@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from leakgauge.adversary import Adversary
 from leakgauge.adversary.treatments import Case
 from leakgauge.attacks.adapting import decoder_of, hint_of
-from leakgauge.attacks.believed import believed
+from leakgauge.attacks.believed import beliefs
 from leakgauge.attacks.precode import NOISE, Latent
 from leakgauge.defenses.update.chain import is_noise
 from leakgauge.task import Task
@@ -65,10 +65,10 @@ def of_encodings(task: Task, knows: Mapping[str, Knowledge]) -> list[Treatment]:
 def of_belief(task: Task, listed: Sequence[Treatment]) -> list[Treatment]:
     """What has no density is taken for what is near to it and has one."""
     chain = task.protection.chain
-    assumed = believed(task.protection.update)
-    if assumed == task.protection.update or not any(is_noise(part) for part in chain.parts):
+    assumed = beliefs(task.protection.update, [t.address for t in listed if t.how == "granted"])
+    if not assumed or not any(is_noise(part) for part in chain.parts):
         return []
-    sentence = f"hidden; where that leaves no density, {assumed!r} is assumed"
+    sentence = f"hidden; where that leaves no density, {assumed[0]!r} is assumed"
     addresses = {nuisance.name for nuisance in chain.nuisances}
     return [Treatment(t.address, "assumed", sentence) for t in listed if t.how == "assumed" and t.address in addresses]
 

@@ -20,7 +20,7 @@ class Chain(UpdatePart):
     """``first | second | …``: each part acts on what the part before it let out.
 
     The density exists for any number of deterministic maps, then one noise, then parts that select
-    coordinates or round; a random selection right before the noise is summed out when its mask is not granted.
+    coordinates or round; random selections right before the noise are summed out when their masks are not granted.
     Anything else raises :class:`NoDensityError` naming the part in the way.
     """
 
@@ -143,9 +143,7 @@ class Chain(UpdatePart):
         if place == noise:
             return True
         density = self.parts[noise].entry_density()
-        maps_follow = any(
-            not part.nuisances and not isinstance(part, Identity) for part in self.parts[place + 1 : noise]
-        )
+        maps_follow = any(not part.selects for part in self.parts[place + 1 : noise])
         in_the_way = any(not part.nuisances and not _is_map(part) for part in self.parts[:place])
         summed = density is not None and self.parts[place].before(density) is not None
         return summed and not maps_follow and not in_the_way
@@ -168,7 +166,7 @@ class Chain(UpdatePart):
             moved = part.apply(update, self._of(known, i))
             if moved is None:
                 hidden.append(part)
-            elif not hidden:
+            elif not hidden or (part.selects and all(other.selects for other in hidden)):
                 update = moved
             else:
                 raise NoDensityError(
