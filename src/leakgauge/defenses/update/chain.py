@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from torch import Generator, Tensor
+from torch import Generator, Size, Tensor
 
 from leakgauge.defenses.update.base import Conditions, EntryDensity, Support, UpdatePart, conditioned
 from leakgauge.defenses.update.maps import Clip, Identity
@@ -255,7 +256,34 @@ def _checked(part: UpdatePart, out: object, update: Tree) -> Release:
             where=repr(part),
             remedy=f'return Release(observed, {{"{name}": …}}), so that it can be granted',
         )
+    for name, value in out.drawn.items():
+        for what, remedy in misfits(value, update):
+            raise DomainError(f"drew {name!r}, which {what}", where=repr(part), remedy=remedy)
     return out
+
+
+def misfits(value: object, update: Tree) -> list[tuple[str, str]]:
+    """Why a value is no nuisance of the update stage, and the remedy: it has the update's names, and meets its entries.
+
+    One value for all entries of a tensor, or for a row of them, has the same number of dimensions.
+    """
+    if not isinstance(value, Mapping):
+        kind = "one tensor" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        return [(f"is {kind}", "give named tensors like the update")]
+    if set(value) != set(update):
+        return [("has other names than the update", "give it for every trained parameter")]
+    return [
+        (
+            f"has shape {tuple(one.shape)} for {name!r} of shape {tuple(update[name].shape)}",
+            "give one value, or one per entry, in as many dimensions",
+        )
+        for name, one in value.items()
+        if not _meets(one.shape, update[name].shape)
+    ]
+
+
+def _meets(one: Size, entries: Size) -> bool:
+    return len(one) == len(entries) and all(a in (1, b) for a, b in zip(one, entries, strict=True))
 
 
 def _check_tensors(part: UpdatePart, observed: Tree, update: Tree) -> None:
