@@ -238,6 +238,39 @@ def test_treatments_of_something_else_say_so_in_one_sentence(ask: Any) -> None:
             ask(*wrong)
 
 
-def test_a_threat_has_a_server_of_two_kinds() -> None:
+def test_a_threat_has_a_server_of_two_kinds_of_which_one_is_not_modelled() -> None:
     with pytest.raises(LeakgaugeError, match="threat: server must be one of honest, active, got 'evil'"):
         Threat(server="evil")  # type: ignore[arg-type]
+    with pytest.raises(LeakgaugeError, match="threat: active servers are not modelled yet; leave server out"):
+        Threat(server="active")
+
+
+@pytest.mark.parametrize("grants", [3, [3], {"random_prune.mask", None}])
+def test_grants_are_names(grants: Any) -> None:
+    with pytest.raises(LeakgaugeError, match=r"threat: grants must be a set of names, got .*; give addresses"):
+        Threat(grants=grants)
+
+
+def test_all_that_is_wrong_with_a_threat_is_said_at_once() -> None:
+    with pytest.raises(LeakgaugeError, match=r"(?s)labels must .*learning_rate must .*server must"):
+        Threat(labels="x", learning_rate="y", server="z")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("threat", "address"),
+    [
+        (Threat(), "recipe.labels"),
+        (Threat(), "recipe.learning_rate"),
+        (Threat(grants=frozenset({"recipe.labels"}), labels="joint"), "recipe.labels"),
+        (Threat(grants=frozenset({"labels"}), labels="inferred"), "recipe.labels"),
+        (Threat(grants=frozenset({"learning_rate"}), learning_rate="unknown"), "recipe.learning_rate"),
+    ],
+)
+def test_spellings_of_one_address_say_one_thing(threat: Threat, address: str) -> None:
+    addresses = ["recipe.labels", "recipe.learning_rate", "random_prune.mask"]
+    assert threat.knows(address)
+    assert threat.mapping(addresses)[address] == "granted"
+    hidden = threat.without(address)
+    assert not hidden.knows(address)
+    changed = {a for a in addresses if hidden.mapping(addresses)[a] != threat.mapping(addresses)[a]}
+    assert changed == {address}

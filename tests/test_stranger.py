@@ -328,3 +328,99 @@ class Gain(UpdatePart):
 @hints(Gain)
 def _gain(part: Gain) -> Hint:
     return Hint(scales=True)
+
+
+def drawing(name: str, draw: object, *nuisances: Nuisance) -> UpdatePart:
+    """A part of somebody's own that leaves the update as it is and says that it drew ``draw``."""
+
+    def release(self: UpdatePart, update: Tree, context: object, *, generator: torch.Generator) -> Release:
+        return Release(dict(update), {nuisances[0].name: draw(update) if callable(draw) else draw})  # type: ignore[dict-item]
+
+    return dataclass(frozen=True, repr=False)(type(name, (UpdatePart,), {"nuisances": nuisances, "release": release}))()
+
+
+@pytest.mark.parametrize(
+    ("draw", "sentence"),
+    [
+        (torch.ones(()), "drew 'factor', which is one tensor; give named tensors like the update"),
+        ({"": torch.ones(())}, "drew 'factor', which has other names than the update"),
+        (lambda update: {name: torch.ones(()) for name in update}, r"which has shape \(\) for"),
+    ],
+)
+def test_a_nuisance_that_could_not_be_granted_is_refused_before_anything_runs(draw: object, sentence: str) -> None:
+    with pytest.raises(DomainError, match=sentence):
+        lg.observe(small_task().protect(drawing("Own", draw, Nuisance("factor", per="update"))), small_records(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "nuisances", "sentence"),
+    [
+        ("Own", (Nuisance("a.mask", per="entry"),), "'a.mask' of Own has a dot in it"),
+        ("Own", (Nuisance("mask", per="entry"), Nuisance("mask", per="tensor")), "'mask' of Own is declared twice"),
+        ("recipe", (Nuisance("labels", per="entry"),), "has the name of the recipe"),
+        ("lrp", (Nuisance("scale", per="entry"),), "has the name of a part of another stage"),
+    ],
+)
+def test_addresses_mean_one_thing(name: str, nuisances: tuple[Nuisance, ...], sentence: str) -> None:
+    with pytest.raises(ExpressionError, match=sentence):
+        protection("lrp()") | drawing(name, {}, *nuisances)
+
+
+@dataclass(frozen=True, repr=False)
+class Mixing(lg.defenses.MixUp):
+    """A mixing of somebody's own: its grants are under its own name."""
+
+
+def test_a_part_that_derives_from_ours_gets_its_own_grants() -> None:
+    records = small_records(4)
+    inputs = []
+    for part in (lg.defenses.MixUp(k=2), Mixing(k=2)):
+        task = small_task().protect(part)
+        label = next(iter(task.protection.parts))
+        threat = lg.Threat(grants=frozenset({f"{label}.indices", f"{label}.coefficients"}))
+        inputs.append(lg.attacks.adaptive(steps=2)(task, lg.observe(task, records, threat=threat, rounds=2)).inputs)
+    torch.testing.assert_close(*inputs)
+
+
+def test_an_earlier_input_part_is_said_not_to_be_undone() -> None:
+    task = small_task().protect("mixup(k=2) | mixup(k=2)")
+    treated = {one.address: one.sentence for one in lg.attacks.adaptive().against(task).treatments}
+    assert "taken for the record" in treated["mixup.indices"]
+    assert "taken for the record" not in treated["mixup#2.coefficients"]
+    with pytest.warns(lg.errors.NotModelledWarning, match=r"does not undo mixup\(k=2\)"):
+        lg.attacks.adaptive(steps=2)(task, lg.observe(task, small_records(4)))
+
+
+class Gained(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+        self.register_buffer("gain", torch.ones(1, 1), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.inner(x) * self.gain
+        return scores
+
+
+@dataclass(frozen=True, repr=False)
+class ScoreGain(lg.defenses.ModelPart):
+    """A model part of somebody's own, with a random gain of the scores of every example."""
+
+    nuisances = (Nuisance("gain", per="example", law=Uniform(0.5, 1.5)),)
+
+    def wrap(self, model: nn.Module, domain: lg.Domain) -> nn.Module:
+        return model if isinstance(model, Gained) else Gained(model)
+
+    def draw(self, model: nn.Module, batch: int, steps: int, *, generator: torch.Generator) -> dict[str, torch.Tensor]:
+        return {"gain": torch.rand((batch, 1), generator=generator) + 0.5}
+
+    def buffers(self, model: nn.Module) -> dict[str, str]:
+        return {"gain": "gain"}
+
+
+def test_a_model_part_without_a_bottleneck_is_searched_for() -> None:
+    task = small_task().protect(ScoreGain())
+    treated = {one.address: one.how for one in lg.attacks.adaptive().against(task).treatments}
+    assert treated["ScoreGain.gain"] == "optimised"
+    reconstruction = lg.attacks.adaptive(steps=2)(task, lg.observe(task, small_records(1)))
+    assert bool(reconstruction.inputs.isfinite().all())

@@ -17,16 +17,16 @@ from torch.func import functional_call, grad
 from leakgauge import guards
 from leakgauge.errors import DomainError
 from leakgauge.losses import CrossEntropy
+from leakgauge.threat import LABELS as LABELS
+from leakgauge.threat import LEARNING_RATE as LEARNING_RATE
+from leakgauge.threat import RECIPE as RECIPE
 from leakgauge.types import Loss, Nuisance, Tree
 from leakgauge.updates import trees
 
-RECIPE = "recipe"
-LABELS = "recipe.labels"
-LEARNING_RATE = "recipe.learning_rate"
 DROPOUT = "recipe.dropout"
 ORDER = "recipe.order"
 BATCH_STATISTICS = "recipe.batch_statistics"
-"""The addresses of what the recipe itself leaves open."""
+"""The other addresses of what the recipe itself leaves open."""
 
 
 @dataclass(frozen=True)

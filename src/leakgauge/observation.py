@@ -11,7 +11,7 @@ from torch import Tensor
 from leakgauge import batch_norm, guards
 from leakgauge.client import BATCH_STATISTICS, LABELS, LEARNING_RATE
 from leakgauge.defenses.stages import Encoded
-from leakgauge.defenses.update.chain import released
+from leakgauge.defenses.update.chain import misfits, released
 from leakgauge.errors import ObservationError, nearest
 from leakgauge.seeds import seed_of
 from leakgauge.task import ClientContext, Task
@@ -339,20 +339,7 @@ def _shape_problems(task: Task, address: str, value: Value, batch: int, where: s
 
 def _tree_problems_of_grant(params: Mapping[str, Tensor], granted: Value, where: str) -> list[str]:
     """A nuisance of the update stage has the names of the update, and shapes that meet its entries."""
-    if isinstance(granted, Tensor):
-        return [f"{where} is one tensor; give named tensors like the update"]
-    if set(granted) != set(params):
-        return [f"{where} has other names than the update; give it for every trained parameter"]
-    return [
-        f"{where} has shape {tuple(value.shape)} for {name!r} of shape {tuple(params[name].shape)}; give one value, "
-        "or one per entry"
-        for name, value in granted.items()
-        if not _meets(value.shape, params[name].shape)
-    ]
-
-
-def _meets(one: torch.Size, entries: torch.Size) -> bool:
-    return len(one) == len(entries) and all(a in (1, b) for a, b in zip(one, entries, strict=True))
+    return [f"{where} {what}; {remedy}" for what, remedy in misfits(granted, params)]
 
 
 def _tree_problems(params: Mapping[str, Tensor], observed: Tree, where: str) -> list[str]:

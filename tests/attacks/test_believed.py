@@ -6,11 +6,15 @@ import pytest
 import torch
 
 import leakgauge as lg
-from leakgauge.attacks.believed import believed, received_norm, without_small_noise
-from leakgauge.defenses import gaussian
+from leakgauge.attacks.believed import beliefs, believed, received_norm, without_small_noise
+from leakgauge.defenses import Chain, UpdatePart, gaussian, parts_of
 from leakgauge.errors import DomainError
 from leakgauge.expr import parse
 from leakgauge.testing import has_density, small_records, small_task
+
+
+def parts_by_label(update: UpdatePart) -> dict[str, UpdatePart]:
+    return Chain(parts_of(update)).labelled
 
 
 @pytest.mark.parametrize(
@@ -99,3 +103,50 @@ def test_the_bound_is_read_off_what_was_received(norm: float) -> None:
 def test_bad_settings_are_refused() -> None:
     with pytest.raises(DomainError, match="adaptive: bound must be one of granted, received"):
         lg.attacks.adaptive(bound="guessed")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("how", "granted", "belief"),
+    [
+        (
+            "prune(p=0.5) | random_prune(p=0.75) | clip(norm=1.0) | gaussian(std=0.1)",
+            "prune.threshold",
+            "prune(p=0.5) | clip(norm=2.0) | random_prune(p=0.75) | gaussian(std=0.1)",
+        ),
+        (
+            "random_prune(p=0.3) | clip(norm=1.0) | prune(p=0.5) | gaussian(std=0.1)",
+            "random_prune.mask",
+            "random_prune(p=0.3) | clip(norm=1.0) | random_prune(p=0.5) | gaussian(std=0.1)",
+        ),
+    ],
+)
+def test_a_belief_leaves_what_is_granted_alone(how: str, granted: str, belief: str) -> None:
+    assert repr(believed(parse(how), {granted})) == belief
+
+
+@pytest.mark.parametrize(
+    ("how", "granted"),
+    [
+        ("prune(p=0.5) | random_prune(p=0.3) | clip(norm=1.0) | gaussian(std=0.001)", "prune.threshold"),
+        ("prune(p=0.5) | random_prune(p=0.3) | clip(norm=1.0) | gaussian(std=0.001)", "random_prune.mask"),
+        ("prune(p=0.5) | random_prune(p=0.3) | random_prune(p=0.2) | gaussian(std=0.001)", "random_prune#2.mask"),
+    ],
+)
+def test_a_grant_reaches_the_part_that_has_it_under_a_belief(how: str, granted: str) -> None:
+    """The attack changes with the granted value, which the believed chain has under the same address."""
+    task = small_task().protect(how)
+    (seen,) = lg.observe(task, small_records(1), threat=lg.Threat(grants=frozenset({granted})))
+    label, _, name = granted.rpartition(".")
+    near = beliefs(task.protection.update, {granted})
+    assert all(set(parts_by_label(one)) == set(task.protection.chain.labelled) for one in near)
+    assert name in {nuisance.name for nuisance in parts_by_label(near[0])[label].nuisances}
+    other = {n: torch.zeros_like(value) for n, value in dict(seen.rounds[0].granted[granted]).items()}  # type: ignore[call-overload]
+    with pytest.warns(UserWarning, match=r"adaptive\(\) assumes"):
+        ends = [lg.attacks.adaptive(steps=2)(task, [one]).log_posterior for one in (seen, seen.given(granted, other))]
+    assert not torch.equal(*ends)
+
+
+def test_labels_of_a_belief_are_those_of_the_chain() -> None:
+    """A threshold that is read off keeps its address where another one before it is taken for random pruning."""
+    how = "prune(p=0.3) | gaussian(std=0.001) | prune(p=0.2)"
+    assert list(parts_by_label(believed(parse(how)))) == ["prune", "gaussian", "prune#2"]

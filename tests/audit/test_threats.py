@@ -10,6 +10,7 @@ import torch
 
 import leakgauge as lg
 from leakgauge.audit import Result, audit
+from leakgauge.audit.plan import threats
 from leakgauge.study import Study, problems
 from leakgauge.study.spec import load
 from leakgauge.testing import image_task
@@ -103,3 +104,20 @@ def test_a_hidden_rate_under_noise_costs_little_and_no_verdict(noise: str, steps
         rates = [one.how for one in treatments if one.address == "recipe.learning_rate"]
         assert (rates == ["granted"]) == granted
         assert rates != ["assumed"]
+
+
+@pytest.mark.parametrize("threat", [lg.Threat(grants=frozenset({"recipe.labels"}), labels="inferred"), lg.Threat()])
+def test_labels_are_granted_to_the_null_in_every_spelling(threat: lg.Threat) -> None:
+    """Who is told the labels is compared with a guess that is told them, too."""
+    study = lg.Study(
+        image_task().model,
+        lg.data.load("fashion_mnist_sample"),
+        defenses={"noisy": "gaussian(std=0.001)"},
+        recipe=lg.Recipe(shares="change", local_steps=2),
+        threat=threat,
+    )
+    assert study.labels_granted
+    assert torch.equal(study.others.labels, study.records.labels)
+    ablated = threats(study)
+    assert set(ablated) == {"labels", "learning_rate"}
+    assert not ablated["labels"].knows("recipe.labels")

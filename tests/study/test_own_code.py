@@ -18,7 +18,7 @@ from leakgauge import expr
 from leakgauge.audit.plan import plan
 from leakgauge.cli import app
 from leakgauge.defenses import Release, UpdatePart
-from leakgauge.study import SpecError
+from leakgauge.study import SpecError, load, problems
 from leakgauge.types import Context, Tree
 
 Change = Callable[[Tree], Mapping[str, Any]]
@@ -148,3 +148,11 @@ def test_a_part_of_an_installed_package_is_announced(tmp_path: Path, monkeypatch
         expr.plugins.cache_clear()
     assert ended.exit_code == 2, ended.output
     assert "would import and run from_a_package; look at that code" in ended.output
+
+
+def test_grants_of_a_recipe_are_not_refused_before_the_model_is_read(tmp_path: Path) -> None:
+    """Dropout and batch norms are known once the user's model is imported; until then nothing is said of them."""
+    path = tmp_path / "spec.toml"
+    for grant, refused in (("recipe.dropout", False), ("dropout", False), ("prune.threshold", True)):
+        path.write_text(f'[task]\nmodel = "some_module:net"\n[threat]\ngrants = ["{grant}"]\n')
+        assert any(problem.key == "threat.grants.0" for problem in problems(load(path), path)) == refused

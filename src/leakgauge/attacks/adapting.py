@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakgauge.adversary import Reconstruction
-from leakgauge.defenses import Clip, Identity, InputPart, Quantise, Sign, Soteria, UpdatePart
+from leakgauge.defenses import Clip, Identity, InputPart, Protection, Quantise, Sign, Soteria, UpdatePart
 from leakgauge.defenses.update.prune import Thresholded
 from leakgauge.observation import Observation
 from leakgauge.types import Knowledge, Treatment
@@ -39,10 +39,11 @@ class Hint:
 class Decoder:
     """How the encodings of an input part are undone, once they are inverted, and what that does about its nuisances.
 
+    Both get the part and its label, under which its grants are found.
     ``smooth`` says whether an encoding still looks like a record, so that a prior of records fits it.
     """
 
-    undo: Callable[[Invert, Any, Sequence[Observation]], Reconstruction]
+    undo: Callable[[Invert, Any, str, Sequence[Observation]], Reconstruction]
     treat: Callable[[Any, str, Mapping[str, Knowledge]], tuple[Treatment, ...]]
     smooth: bool = True
 
@@ -72,6 +73,29 @@ def hint_of(part: UpdatePart) -> Hint:
 
 def decoder_of(part: InputPart) -> Decoder | None:
     return next((_DECODERS[base] for base in type(part).__mro__ if base in _DECODERS), None)
+
+
+@dataclass(frozen=True)
+class Undone:
+    """The input part whose encodings are undone, with its label and its decoder."""
+
+    part: InputPart
+    label: str
+    decoder: Decoder
+
+
+def last_decoded(protection: Protection) -> Undone | None:
+    """The last input part, if something undoes it: what acted before it is covered by it."""
+    for label, part in reversed(protection.stage("input").items()):
+        decoder = decoder_of(part)  # type: ignore[arg-type]
+        return None if decoder is None else Undone(part, label, decoder)  # type: ignore[arg-type]
+    return None
+
+
+def left_encoded(protection: Protection) -> list[InputPart]:
+    """The input parts that nothing undoes."""
+    undone = last_decoded(protection)
+    return list(protection.input if undone is None else protection.input[:-1])
 
 
 @hints(Identity)

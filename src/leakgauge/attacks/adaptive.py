@@ -35,7 +35,7 @@ from leakgauge.adversary.rounding import is_rounding
 from leakgauge.adversary.simulation import simulate
 from leakgauge.adversary.treatments import knowledge, with_treatment
 from leakgauge.attacks import ats, mixing  # noqa: F401  (they register how their encodings are undone)
-from leakgauge.attacks.adapting import decoder_of, hint_of
+from leakgauge.attacks.adapting import hint_of, last_decoded, left_encoded
 from leakgauge.attacks.analytic import Analytic, inverts
 from leakgauge.attacks.approach import Approach, of_belief, of_bottleneck, of_encodings, of_ratio, of_scales
 from leakgauge.attacks.averaging import by_means
@@ -54,7 +54,14 @@ from leakgauge.attacks.differences import without_repeats
 from leakgauge.attacks.exact_recovery import assembled
 from leakgauge.attacks.lengths import LENGTHS, closer, hides_scale, lengths_tell, with_lengths
 from leakgauge.attacks.norms import knows_statistics, with_statistics
-from leakgauge.attacks.precode import Latent, before_bottleneck, knows_noise, with_latent_noise, with_noise
+from leakgauge.attacks.precode import (
+    Latent,
+    before_bottleneck,
+    has_bottleneck,
+    knows_noise,
+    with_latent_noise,
+    with_noise,
+)
 from leakgauge.attacks.recovering import obstacle, recover
 from leakgauge.attacks.shared_rates import with_shared_rates
 from leakgauge.attacks.surrogate import PLACES, is_worth, surrogate, treated
@@ -70,7 +77,7 @@ from leakgauge.client import BATCH_STATISTICS
 from leakgauge.defenses import Protection, UpdatePart
 from leakgauge.defenses import protection as read
 from leakgauge.defenses.update.chain import is_noise
-from leakgauge.errors import AssumptionWarning, NoDensityError
+from leakgauge.errors import AssumptionWarning, NoDensityError, NotModelledWarning
 from leakgauge.expr import Part, register
 from leakgauge.observation import Observation, check
 from leakgauge.priors import tv, uniform
@@ -220,9 +227,15 @@ class Adaptive(Part):
         def fresh(some: Sequence[Observation]) -> Reconstruction:
             return by_means(task, some, lambda own, rest: self._invert_and_share(own, rest, options))
 
-        part = task.protection.input[-1] if task.protection.input else None
-        decoder = decoder_of(part) if part is not None else None
-        return invert(observations) if decoder is None else decoder.undo(invert, part, observations)
+        for part in left_encoded(task.protection):
+            what = f"adaptive() does not undo {part!r}: its encoding is taken for the record"
+            warnings.warn(what, NotModelledWarning, stacklevel=2)
+        undone = last_decoded(task.protection)
+        return (
+            invert(observations)
+            if undone is None
+            else undone.decoder.undo(invert, undone.part, undone.label, observations)
+        )
 
     def _invert_and_share(self, task: Task, observations: Sequence[Observation], options: Options) -> Reconstruction:
         """Then, where hidden rates repeat, by the lengths of the updates as well, under rates that rounds share."""
@@ -267,7 +280,7 @@ class Adaptive(Part):
     def _optimised(
         self, adversary: Adversary, task: Task, observations: Sequence[Observation], options: Options, exact: bool
     ) -> Reconstruction:
-        if task.protection.model:
+        if has_bottleneck(task):
             if exact:
                 observations = [with_noise(task, one) for one in observations]
             elif self.latent == "before" and not knows_noise(task, observations):

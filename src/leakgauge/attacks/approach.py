@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from leakgauge.adversary import Adversary
 from leakgauge.adversary.treatments import Case
-from leakgauge.attacks.adapting import decoder_of, hint_of
-from leakgauge.attacks.believed import believed
-from leakgauge.attacks.precode import NOISE, Latent
+from leakgauge.attacks.adapting import hint_of, last_decoded
+from leakgauge.attacks.believed import beliefs
+from leakgauge.attacks.precode import NOISE, Latent, has_bottleneck
 from leakgauge.defenses.update.chain import is_noise
 from leakgauge.task import Task
 from leakgauge.types import Knowledge, Treatment
@@ -44,7 +44,7 @@ def of_scales(task: Task) -> list[Treatment]:
 
 def of_bottleneck(task: Task, latent: Latent, *, exact: bool) -> list[Treatment]:
     """The noise of a variational bottleneck, where it is not simply searched for."""
-    if not task.protection.model:
+    if not has_bottleneck(task):
         return []
     if exact:
         return [Treatment(NOISE, "read off", "hidden; recovered from the bottleneck's own gradients")]
@@ -54,21 +54,18 @@ def of_bottleneck(task: Task, latent: Latent, *, exact: bool) -> list[Treatment]
 
 
 def of_encodings(task: Task, knows: Mapping[str, Knowledge]) -> list[Treatment]:
-    """The nuisances of input parts, by the decoders that these register."""
-    treatments: list[Treatment] = []
-    for label, part in task.protection.stage("input").items():
-        decoder = decoder_of(part)  # type: ignore[arg-type]
-        treatments += decoder.treat(part, label, knows) if decoder else ()
-    return treatments
+    """The nuisances of the input part that is undone, by the decoder that it registers."""
+    undone = last_decoded(task.protection)
+    return [] if undone is None else list(undone.decoder.treat(undone.part, undone.label, knows))
 
 
 def of_belief(task: Task, listed: Sequence[Treatment]) -> list[Treatment]:
     """What has no density is taken for what is near to it and has one."""
     chain = task.protection.chain
-    assumed = believed(task.protection.update)
-    if assumed == task.protection.update or not any(is_noise(part) for part in chain.parts):
+    assumed = beliefs(task.protection.update, [t.address for t in listed if t.how == "granted"])
+    if not assumed or not any(is_noise(part) for part in chain.parts):
         return []
-    sentence = f"hidden; where that leaves no density, {assumed!r} is assumed"
+    sentence = f"hidden; where that leaves no density, {assumed[0]!r} is assumed"
     addresses = {nuisance.name for nuisance in chain.nuisances}
     return [Treatment(t.address, "assumed", sentence) for t in listed if t.how == "assumed" and t.address in addresses]
 

@@ -22,6 +22,7 @@ from leakgauge.types import Knowledge, Treatment, own_of
 def undo_transformation(
     invert: Invert,
     part: AutomaticTransformation,
+    label: str,
     observations: Sequence[Observation],
 ) -> Reconstruction:
     """The transformed records as ``invert`` finds them, and then, as ``inputs``, what they were before.
@@ -32,7 +33,7 @@ def undo_transformation(
     inverted = invert([replace(observation, rounds=observation.rounds[:1]) for observation in observations])
     rows, status = [], []
     for inputs, observation in zip(inverted.inputs, observations, strict=True):
-        known = own_of(observation.rounds[0].granted, "ats")
+        known = own_of(observation.rounds[0].granted, label)
         guesses = [
             raw_image(part, x, _granted(part, known, b) or part.draws()) for b, x in enumerate(inputs.detach().cpu())
         ]

@@ -1,14 +1,14 @@
 """What an adversary may believe of a protection whose own density it cannot have.
 
 A belief is a chain that has a density and is near the true one; :class:`~leakgauge.adversary.Density` takes it as
-``assumed``. Places in the chain stay the same, so that what is granted keeps its names.
+``assumed``. Every part keeps its label, so that what is granted or read off keeps its address.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -19,23 +19,54 @@ from leakgauge.types import Tree
 from leakgauge.updates import square
 
 
-def believed(update: UpdatePart) -> UpdatePart:
+@dataclass(frozen=True, repr=False)
+class Dropping(RandomPrune):
+    """Pruning at random in the place of a hidden threshold, under the label of the part that it stands for."""
+
+    stands_for: Thresholded
+
+    def __repr__(self) -> str:
+        return repr(RandomPrune(p=self.p))
+
+
+def beliefs(update: UpdatePart, granted: Collection[str] = ()) -> list[UpdatePart]:
+    """What may be believed in the place of a chain, the nearest first; nothing where nothing is known to help.
+
+    Granted nuisances are used as they are. Where that still leaves no density, their parts are replaced as if nothing
+    were granted.
+    """
+    chains = [believed(update, granted), *([believed(update)] if granted else [])]
+    return [chain for i, chain in enumerate(chains) if chain != update and chain not in chains[:i]]
+
+
+def believed(update: UpdatePart, granted: Collection[str] = ()) -> UpdatePart:
     """A chain with a density in the place of one without; the same chain where nothing is known to help.
 
     - A threshold hidden by later noise: entries are dropped at random, as many as the pruning drops.
     - Clipping after a hidden random mask: before it, at ``C / √(1 − p)``, since ``‖m ⊙ u‖² ≈ (1 − p) ‖u‖²``.
     - Gaussian noise twice in a row: once, at ``√(σ₁² + σ₂²)``.
+
+    Parts whose nuisances are ``granted``, by address, stay as they are.
     """
-    parts = list(parts_of(update))
-    noise = next((i for i, part in enumerate(parts) if is_noise(part)), len(parts))
-    for i, part in enumerate(parts[:noise]):
-        if isinstance(part, Thresholded) and part != part.neutral():
-            parts[i] = RandomPrune(p=1 - part.share)
+    labels = Chain(parts_of(update)).labelled
+    hidden = {
+        label: part
+        for label, part in labels.items()
+        if not any(f"{label}.{nuisance.name}" in granted for nuisance in part.nuisances)
+    }
+    labelled = list(labels.items())
+    noise = next((i for i, (_, part) in enumerate(labelled) if is_noise(part)), len(labelled))
+    for i, (label, part) in enumerate(labelled[:noise]):
+        if isinstance(part, Thresholded) and part != part.neutral() and label in hidden:
+            labelled[i] = label, Dropping(p=1 - part.share, stands_for=part)
     for last in range(noise - 1, 0, -1):
         for i in range(last):
-            mask, clip = parts[i : i + 2]
-            if isinstance(mask, RandomPrune) and isinstance(clip, Clip) and clip.per == "update":
-                parts[i : i + 2] = [replace(clip, norm=clip.norm / math.sqrt(1 - mask.p)), mask]
+            (label, mask), (other, clip) = labelled[i : i + 2]
+            whole = isinstance(clip, Clip) and clip.per == "update"
+            if whole and isinstance(mask, RandomPrune) and label in hidden:
+                assert isinstance(clip, Clip)
+                labelled[i : i + 2] = [(other, replace(clip, norm=clip.norm / math.sqrt(1 - mask.p))), (label, mask)]
+    parts = [part for _, part in labelled]
     for i in range(noise, len(parts) - 1):
         first, second = parts[i : i + 2]
         if isinstance(first, Gaussian) and isinstance(second, Gaussian):

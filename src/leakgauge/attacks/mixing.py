@@ -126,13 +126,12 @@ class Encodings:
     records: int
 
     @classmethod
-    def of(cls, inverted: Reconstruction, part: MixUp, observations: Sequence[Observation]) -> Encodings:
+    def of(cls, inverted: Reconstruction, label: str, observations: Sequence[Observation]) -> Encodings:
         batch, rounds = observations[0].batch, len(observations[0].rounds)
         images = inverted.inputs.flatten(0, 1).cpu()
         usable = images.flatten(1).isfinite().all(1)
         owners = torch.arange(len(observations)).repeat_interleave(rounds * batch)
         rows = [one.granted for observation in observations for one in observation.rounds]
-        label = type(part).expression_name
         addresses = {"indices": f"{label}.indices", "coefficients": f"{label}.coefficients", "labels": LABELS}
         granted = {
             name: torch.cat([each[address] for each in rows])[usable]  # type: ignore[misc]
@@ -171,7 +170,7 @@ class Encodings:
         return CENTRE + decode_instahide(self.images, indices, weights, self.records, public=public)
 
 
-def undo_mixing(invert: Invert, part: MixUp, observations: Sequence[Observation]) -> Reconstruction:
+def undo_mixing(invert: Invert, part: MixUp, label: str, observations: Sequence[Observation]) -> Reconstruction:
     """Invert every encoding of every round; decode them, for InstaHide if the indices are granted.
 
     MixUp's coefficients are fitted where they are hidden, and its indices found, if there are several rounds;
@@ -192,7 +191,7 @@ def undo_mixing(invert: Invert, part: MixUp, observations: Sequence[Observation]
         traces=inverted.traces[::rounds],
         status=("encoding",) * count,
     )
-    encodings = Encodings.of(inverted, part, observations)
+    encodings = Encodings.of(inverted, label, observations)
     mixture = encodings.mixture(part)
     if mixture is None:
         return plain

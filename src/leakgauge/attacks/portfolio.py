@@ -23,10 +23,11 @@ from leakgauge.adversary import (
 from leakgauge.adversary.likelihoods import Cosine, Through
 from leakgauge.adversary.solver import Lbfgs, Solver
 from leakgauge.attacks.adaptive import Adaptive
-from leakgauge.attacks.believed import believed
+from leakgauge.attacks.believed import beliefs
 from leakgauge.attacks.kinks import has_no_kinks
 from leakgauge.attacks.lengths import LENGTHS
 from leakgauge.attacks.staged import Staged, posterior
+from leakgauge.attacks.without_density import granted_throughout
 from leakgauge.errors import NoDensityError
 from leakgauge.observation import Observation
 from leakgauge.priors.base import Scaled
@@ -73,7 +74,7 @@ class Portfolio:
         """
         own = Adaptive(labels=labels).adversary(task.protection, images=task.domain.kind == "image")
         few, reasons = observations[:1], list[str]()
-        base = next((one for one in _candidates(own, task) if _exists(one, task, few, reasons)), None)
+        base = next((one for one in _candidates(own, task, few) if _exists(one, task, few, reasons)), None)
         if base is None:
             raise NoDensityError(reasons[0])
         assumed = f"standard() attacks with {base.likelihood!r}: {reasons[0]}" if reasons else None
@@ -197,10 +198,9 @@ class Portfolio:
         return isinstance(self.base.likelihood, Cosine)
 
 
-def _candidates(own: Adversary, task: Task) -> list[Adversary]:
-    assumed = believed(task.protection.update)
-    near = [] if assumed == task.protection.update else [replace(own, likelihood=density(assumed=assumed))]
-    return [own, *near]
+def _candidates(own: Adversary, task: Task, observations: Sequence[Observation]) -> list[Adversary]:
+    near = beliefs(task.protection.update, granted_throughout(observations))
+    return [own, *(replace(own, likelihood=density(assumed=assumed)) for assumed in near)]
 
 
 def _exists(adversary: Adversary, task: Task, observations: Sequence[Observation], reasons: list[str]) -> bool:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from leakgauge.adversary import Adversary, Density, Through, cosine, through
 from leakgauge.attacks.analytic import input_of
-from leakgauge.defenses.model.precode import bottleneck_of
+from leakgauge.defenses.model.precode import Bottleneck, bottleneck_of
 from leakgauge.observation import Observation, Round
 from leakgauge.task import Task
 
@@ -32,6 +32,11 @@ of 1 and 4): 1e-6 ends 1 to 2 dB lower, 1e-5 ten; without a prior it is as good,
 def with_latent_noise(adversary: Adversary) -> Adversary:
     """The same adversary with noise that is not known as an unknown; beside a density its prior counts in full."""
     return replace(adversary, hidden=1.0 if isinstance(adversary.likelihood, Density) else MATCHING)
+
+
+def has_bottleneck(task: Task) -> bool:
+    """Whether the network has PRECODE's bottleneck; a model part of another package has noise of its own."""
+    return any(isinstance(module, Bottleneck) for module in task.working.modules())
 
 
 def latent_noise(task: Task, observed_round: Round) -> Tensor:

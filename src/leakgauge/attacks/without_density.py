@@ -11,7 +11,7 @@ from leakgauge.adversary.joining import joined
 from leakgauge.adversary.simulation import Simulation, StandIn, simulate_whole
 from leakgauge.adversary.simulation.labels import labels_by_simulation
 from leakgauge.attacks.adapting import hint_of
-from leakgauge.attacks.believed import believed, with_received_norm
+from leakgauge.attacks.believed import beliefs, with_received_norm
 from leakgauge.attacks.calling import Options
 from leakgauge.attacks.circumstances import is_opaque, simulation_sentences
 from leakgauge.client import LABELS
@@ -23,16 +23,21 @@ from leakgauge.task import Task
 def by_belief(
     adversary: Adversary, task: Task, observations: Sequence[Observation], options: Options, reason: NoDensityError
 ) -> Reconstruction | None:
-    """The attack under the density of what is nearest to the protection; None where that has none, either."""
-    assumed = believed(task.protection.update)
-    if assumed == task.protection.update:
-        return None
-    try:
-        reconstruction = replace(adversary, likelihood=density(assumed=assumed))(task, observations, **options)
-    except NoDensityError:
-        return None
-    warnings.warn(f"adaptive() assumes {assumed!r}: {reason}", AssumptionWarning, stacklevel=5)
-    return reconstruction
+    """The attack under the density of what is nearest to the protection; None where nothing near has one, either."""
+    for assumed in beliefs(task.protection.update, granted_throughout(observations)):
+        try:
+            reconstruction = replace(adversary, likelihood=density(assumed=assumed))(task, observations, **options)
+        except NoDensityError:
+            continue
+        warnings.warn(f"adaptive() assumes {assumed!r}: {reason}", AssumptionWarning, stacklevel=5)
+        return reconstruction
+    return None
+
+
+def granted_throughout(observations: Sequence[Observation]) -> frozenset[str]:
+    """The addresses that are granted in every round of every observation."""
+    rounds = [frozenset(one.granted) for observation in observations for one in observation.rounds]
+    return frozenset.intersection(*rounds) if rounds else frozenset()
 
 
 def by_simulation(
@@ -101,6 +106,7 @@ __all__ = [
     "by_cosine",
     "by_received_norm",
     "by_simulation",
+    "granted_throughout",
     "labelled",
     "models_all_by_leaving_out",
 ]

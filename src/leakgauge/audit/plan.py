@@ -13,12 +13,13 @@ from typing import Any
 
 from leakgauge.adversary import Attack
 from leakgauge.audit.cells import ARMS, Arm, AttackCell, C, Cell, TrainCell, TuneCell, identified, is_tuned, text_of
+from leakgauge.client import LABELS, LEARNING_RATE
 from leakgauge.defenses import Protection
 from leakgauge.study.clients import clients
 from leakgauge.study.own_code import source_of
 from leakgauge.study.roles import digest
 from leakgauge.study.study import Study
-from leakgauge.types import Records, Threat
+from leakgauge.types import Records, Threat, matching
 
 CHUNK = 10
 """Updates attacked together in one cell: enough for the batched solver, few enough to lose little."""
@@ -88,19 +89,14 @@ def comparisons(study: Study) -> int:
 def threats(study: Study) -> dict[str, Threat]:
     """Grant → the threat without it; what is not granted cannot be taken away."""
     threat, without = study.threat, dict[str, Threat]()
-    if threat.labels == "known":
-        without["labels"] = replace(threat, labels="inferred")
-    if threat.learning_rate == "known" and _rate_matters(study):
-        without["learning_rate"] = replace(threat, learning_rate="unknown")
+    recipe = {"labels": LABELS, "learning_rate": LEARNING_RATE}
+    for name, address in recipe.items():
+        if address in study.task.nuisances and threat.knows(address):
+            without[name] = threat.without(address)
     for name in study.spec.threat.grants:
-        without[name] = replace(threat, grants=threat.grants - {name})
+        if not any(matching(name, [address]) for address in recipe.values()):
+            without[name] = replace(threat, grants=threat.grants - {name})
     return without
-
-
-def _rate_matters(study: Study) -> bool:
-    """Whether what is shared depends on the learning rate, in a way that hiding it makes sense: one step of it."""
-    recipe = study.task.recipe
-    return recipe.shares == "change" and recipe.local_steps == 1 and not recipe.momentum and not recipe.weight_decay
 
 
 def chunks(study: Study, defense: Protection) -> list[tuple[tuple[int, int], ...]]:

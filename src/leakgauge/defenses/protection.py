@@ -14,6 +14,7 @@ from leakgauge.defenses.stages import EarlyPart, Encoded, InputPart, ModelPart, 
 from leakgauge.defenses.update import Chain, Identity, UpdatePart, parts_of
 from leakgauge.errors import ExpressionError
 from leakgauge.expr import labelled, parse
+from leakgauge.threat import RECIPE
 from leakgauge.types import Domain, Loss, Nuisance, Nuisances, Records, Value, own_of
 
 STAGES = ("input", "model", "training", "update")
@@ -39,6 +40,18 @@ class Protection:
             if twice := [part for part in getattr(self, stage) if kinds.count(type(part)) > 1]:
                 where = " | ".join(map(repr, twice))
                 raise ExpressionError(f"acts twice at the {stage} stage", where=where, remedy="keep one of them")
+        self._check_labels()
+
+    def _check_labels(self) -> None:
+        """Addresses begin with a part's label, which no other stage and not the recipe may have."""
+        labels = [RECIPE, *(label for stage in STAGES[:3] for label in self.stage(stage)), *self.chain.labelled]
+        if twice := [label for i, label in enumerate(labels) if label in labels[:i]]:
+            taken = "the recipe" if twice[0] == RECIPE else "a part of another stage"
+            raise ExpressionError(
+                f"its class {twice[0]!r} has the name of {taken}, so that addresses would mean two things",
+                where=repr(self),
+                remedy="rename the class",
+            )
 
     @cached_property
     def chain(self) -> Chain:
@@ -170,3 +183,11 @@ def _check_form(part: Any) -> None:
                 where="defense",
                 remedy='declare each as Nuisance("name", per="entry")',
             )
+    names = [nuisance.name for nuisance in part.nuisances]
+    for wrong in (one for i, one in enumerate(names) if "." in one or one in names[:i]):
+        what = "has a dot in it" if "." in wrong else "is declared twice"
+        raise ExpressionError(
+            f"the nuisance {wrong!r} of {name} {what}, so that its address means no one thing",
+            where="defense",
+            remedy="give every nuisance of a part a plain name of its own",
+        )

@@ -17,6 +17,7 @@ from leakgauge.adversary import Adversary, Attack, models_defense
 from leakgauge.adversary.statistics import refuse_without_norms
 from leakgauge.attacks.choosing import Chooser
 from leakgauge.attacks.staged import members
+from leakgauge.client import RECIPE
 from leakgauge.defenses.protection import Protection
 from leakgauge.errors import nearest
 from leakgauge.expr import PATH, described
@@ -164,14 +165,16 @@ def check_left_out(values: Values) -> Problems:
 def check_grants(values: Values) -> Problems:
     """What is granted must be there to grant, by an address that means one thing.
 
-    Nothing is missed where a defense could not be read: it may have anything.
+    Nothing is missed where a defense or the model could not be read: it may have anything.
     """
     read = [values.addresses(protection) for protection in values.defenses.values() if protection is not None]
+    whole = len(read) == len(values.defenses)
     here = {address for addresses in read for address in addresses}
     names = here | {address.rpartition(".")[2] for address in here}
     for i, grant in enumerate(values.spec.threat.grants):
         key = f"threat.grants.{i}"
-        if not matching(grant, here) and len(read) == len(values.defenses):
+        of_recipe = values.under is None and (grant.startswith(f"{RECIPE}.") or "." not in grant)
+        if not matching(grant, here) and whole and not of_recipe:
             alike = [address for address in here if address.rpartition(".")[2] == grant.rpartition(".")[2]]
             remedy = nearest(grant, alike or names) if here else "take it out: there is nothing to grant"
             yield values.problem(key, f"no defense of this spec has a nuisance {grant!r}", remedy)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from leakgauge import metrics, models
 from leakgauge.adversary import Attack
 from leakgauge.attacks.choosing import Chooser
-from leakgauge.client import Recipe
+from leakgauge.client import LABELS, Recipe
 from leakgauge.data import Dataset
 from leakgauge.defenses.protection import Protection
 from leakgauge.metrics import DomainMetrics
@@ -182,7 +182,7 @@ class Study:
                 batch=parts.recipe.batch,
                 tuning=spec.tuning.records if tuned else 0,
                 wanted=wanted,
-                labels_granted=threat.labels == "known",
+                labels_granted=threat.knows(LABELS),
                 seed=spec.seed,
                 counts=spec.task.class_counts,
             )
@@ -288,7 +288,7 @@ class Study:
 
     @property
     def labels_granted(self) -> bool:
-        return self.threat.labels == "known"
+        return self.threat.knows(LABELS)
 
     @cached_property
     def peers(self) -> Records:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from leakgauge.defenses import UpdatePart, clip, gaussian, laplace, prune, random_prune, smallest_survivor
+from leakgauge.defenses import UpdatePart, clip, gaussian, laplace, protection, prune, random_prune, smallest_survivor
 from leakgauge.errors import DomainError, NoDensityError
 from leakgauge.expr import parse
 from leakgauge.testing import example_update
@@ -49,6 +49,19 @@ def test_a_hidden_mask_is_the_mixture_and_a_granted_one_the_noise_at_the_masked_
     assert log_density(part, o, u) == pytest.approx(mixed, rel=1e-12)
     granted = stats.norm.logpdf(0.3, 0.1, 0.5) + stats.norm.logpdf(-2.0, 0.0, 0.5)
     assert log_density(part, o, u, {"random_prune.mask": [1.0, 0.0]}) == pytest.approx(granted, rel=1e-12)
+
+
+@pytest.mark.parametrize(("granted", "hidden"), [("random_prune.mask", 0.2), ("random_prune#2.mask", 0.3)])
+def test_either_of_two_masks_may_be_granted(granted: str, hidden: float) -> None:
+    """Masks commute: noise on the granted one, mixed by the share of the hidden one, in whatever order they acted."""
+    part = parse("random_prune(p=0.3) | identity() | random_prune(p=0.2) | gaussian(std=0.5)")
+    pairs = [(0.3, 0.1), (-2.0, 0.0)]  # the second entry is dropped by the granted mask
+    wanted = sum(
+        math.log((1 - hidden) * stats.norm.pdf(a, b, 0.5) + hidden * stats.norm.pdf(a, 0, 0.5)) for a, b in pairs
+    )
+    assert log_density(part, [0.3, -2.0], [0.1, -1.5], {granted: [1.0, 0.0]}) == pytest.approx(wanted, rel=1e-12)
+    assert all(protection(part).chain.sums_out(a) for a in ("random_prune.mask", "random_prune#2.mask"))
+    assert not protection("random_prune(p=0.3) | prune(p=0.5) | gaussian(std=0.5)").chain.sums_out("random_prune.mask")
 
 
 def test_a_pruned_zero_is_an_interval_and_a_survivor_the_noise() -> None:

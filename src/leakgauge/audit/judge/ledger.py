@@ -10,6 +10,7 @@ from leakgauge.audit.judge.single import least_single_p
 from leakgauge.audit.judge.values import Checkpoint, Line, Replay
 from leakgauge.audit.plan import comparisons
 from leakgauge.bounds.laws import times
+from leakgauge.client import LEARNING_RATE
 from leakgauge.defenses import parts_of
 from leakgauge.doctor.diagnosis import Diagnosis
 from leakgauge.intervals import mean_interval
@@ -92,9 +93,10 @@ def ledger(study: Study, diagnosis: Diagnosis | None, checkpoints: Sequence[Chec
     """Number → assumption, a line each."""
     spec = study.spec
     granted = ", ".join(spec.threat.grants)
-    rate = "; the learning rate is hidden" if spec.threat.learning_rate == "unknown" else ""
+    labels = "known" if study.labels_granted else spec.threat.labels
+    rate = "" if study.threat.knows(LEARNING_RATE) else "; the learning rate is hidden"
     lines = [
-        ("every score", f"{LABELS[spec.threat.labels]}{f'; it is also granted: {granted}' if granted else ''}{rate}"),
+        ("every score", f"{LABELS[labels]}{f'; it is also granted: {granted}' if granted else ''}{rate}"),
         ("every score", "the adversary knows model, weights, recipe and defense (Kerckhoffs)"),
         ("every score", "the server is honest but curious: it reads updates and changes nothing"),
         ("every score", replayed(diagnosis).sentence),

@@ -81,6 +81,8 @@ class UpdatePart(Part):
     nuisances: ClassVar[tuple[Nuisance, ...]] = ()
     support: ClassVar[Support] = "entries"
     post_processing: ClassVar[bool] = False
+    selects: ClassVar[bool] = False
+    """Whether, given its nuisances, it sets some entries to zero and leaves the others: selections act in any order."""
     makes_zeros: ClassVar[bool] = False
     """Whether an entry that it let out as zero may have been any other number, so that earlier zeros do not show."""
 

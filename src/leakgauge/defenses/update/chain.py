@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from torch import Generator, Tensor
+from torch import Generator, Size, Tensor
 
 from leakgauge.defenses.update.base import Conditions, EntryDensity, Support, UpdatePart, conditioned
 from leakgauge.defenses.update.maps import Clip, Identity
@@ -20,7 +21,7 @@ class Chain(UpdatePart):
     """``first | second | …``: each part acts on what the part before it let out.
 
     The density exists for any number of deterministic maps, then one noise, then parts that select
-    coordinates or round; a random selection right before the noise is summed out when its mask is not granted.
+    coordinates or round; random selections right before the noise are summed out when their masks are not granted.
     Anything else raises :class:`NoDensityError` naming the part in the way.
     """
 
@@ -143,9 +144,7 @@ class Chain(UpdatePart):
         if place == noise:
             return True
         density = self.parts[noise].entry_density()
-        maps_follow = any(
-            not part.nuisances and not isinstance(part, Identity) for part in self.parts[place + 1 : noise]
-        )
+        maps_follow = any(not part.selects for part in self.parts[place + 1 : noise])
         in_the_way = any(not part.nuisances and not _is_map(part) for part in self.parts[:place])
         summed = density is not None and self.parts[place].before(density) is not None
         return summed and not maps_follow and not in_the_way
@@ -168,7 +167,7 @@ class Chain(UpdatePart):
             moved = part.apply(update, self._of(known, i))
             if moved is None:
                 hidden.append(part)
-            elif not hidden:
+            elif not hidden or (part.selects and all(other.selects for other in hidden)):
                 update = moved
             else:
                 raise NoDensityError(
@@ -257,7 +256,34 @@ def _checked(part: UpdatePart, out: object, update: Tree) -> Release:
             where=repr(part),
             remedy=f'return Release(observed, {{"{name}": …}}), so that it can be granted',
         )
+    for name, value in out.drawn.items():
+        for what, remedy in misfits(value, update):
+            raise DomainError(f"drew {name!r}, which {what}", where=repr(part), remedy=remedy)
     return out
+
+
+def misfits(value: object, update: Tree) -> list[tuple[str, str]]:
+    """Why a value is no nuisance of the update stage, and the remedy: it has the update's names, and meets its entries.
+
+    One value for all entries of a tensor, or for a row of them, has the same number of dimensions.
+    """
+    if not isinstance(value, Mapping):
+        kind = "one tensor" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        return [(f"is {kind}", "give named tensors like the update")]
+    if set(value) != set(update):
+        return [("has other names than the update", "give it for every trained parameter")]
+    return [
+        (
+            f"has shape {tuple(one.shape)} for {name!r} of shape {tuple(update[name].shape)}",
+            "give one value, or one per entry, in as many dimensions",
+        )
+        for name, one in value.items()
+        if not _meets(one.shape, update[name].shape)
+    ]
+
+
+def _meets(one: Size, entries: Size) -> bool:
+    return len(one) == len(entries) and all(a in (1, b) for a, b in zip(one, entries, strict=True))
 
 
 def _check_tensors(part: UpdatePart, observed: Tree, update: Tree) -> None:

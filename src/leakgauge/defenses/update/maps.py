@@ -24,6 +24,7 @@ class Identity(UpdatePart):
     """No defense: the update leaves as it is."""
 
     post_processing: ClassVar[bool] = True
+    selects: ClassVar[bool] = True
 
     def sensitivity(self, before: Sensitivity) -> Sensitivity:
         return before

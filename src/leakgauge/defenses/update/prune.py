@@ -36,6 +36,7 @@ class RandomPrune(UpdatePart):
 
     p: float
     post_processing: ClassVar[bool] = True
+    selects: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_fraction("random_prune", self.p)

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Self, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 import torch
 from torch import Generator, Tensor
@@ -48,6 +48,7 @@ class Soteria(UpdatePart):
     p: float = 0.8
     epsilon: float = 0.1
     features: Features = "all"
+    selects: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.layer, str):
