@@ -44,7 +44,7 @@ def federation(scheme: str) -> tuple[Task, list[Records], Federation]:
 
 def gap(scheme: str) -> tuple[float, float]:
     """The largest difference between both results, and how far the training went."""
-    from leakgauge.integrations.flower.simulation import simulate
+    from leakgauge.fl.on_flower import simulate
 
     task, clients, how = federation(scheme)
     here, there = (
@@ -81,7 +81,7 @@ def isolated() -> bool:
     return subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode == 0
 
 
-@check("flower_simulation", rows="flower-simulation", cost="minutes", uses=("evidence/checks/simulation.py",))
+@check("flower_simulation", rows="flower-simulation", cost="minutes", uses=("leakgauge.fl.on_flower",))
 def flower_simulation() -> Measurement:
     """FedAvg in this process against Flower's simulation: the same seeds, three rounds of three clients."""
     numbers = {}

@@ -98,7 +98,7 @@ def _training(engine: str, cpus: int) -> Callable[..., History]:
     guards.choice(engine, "--engine", "train", ("in-process", "flower"))
     if engine == "in-process":
         return federate
-    from leakgauge.integrations.flower.simulation import simulate
+    from leakgauge.fl.on_flower import simulate
 
     return partial(simulate, cpus=cpus)
 

@@ -14,7 +14,7 @@ from leakgauge.errors import LeakgaugeError, MissingExtraError
 from leakgauge.fl import Federation, FederationError, InProcess, federate
 from leakgauge.fl.engine import Engine
 from leakgauge.fl.federate import Run, totals_of
-from leakgauge.integrations.flower.simulation import LATE, Nodes, client_app, simulate, started
+from leakgauge.fl.on_flower import LATE, Nodes, client_app, simulate, started
 from leakgauge.task import Task
 from leakgauge.types import Records
 

@@ -26,11 +26,10 @@ from torch import Tensor
 
 from leakgauge import guards
 from leakgauge.errors import LeakgaugeError, MissingExtraError
-from leakgauge.fl import Federation, History, InProcess, Totals, federate, work
-from leakgauge.fl.engine import Job, Reply
-from leakgauge.fl.federate import Run, check, totals_of
-from leakgauge.fl.history import Lost
-from leakgauge.integrations.flower.messages import flwr_part
+from leakgauge.fl.engine import InProcess, Job, Reply, work
+from leakgauge.fl.federate import Federation, Run, check, federate, totals_of
+from leakgauge.fl.history import History, Lost
+from leakgauge.fl.sums import Totals
 from leakgauge.task import Task
 from leakgauge.types import Progress, Records, Tree
 
@@ -88,14 +87,16 @@ def simulate(
 
 def _launcher() -> Any:
     _environment()
-    launch = flwr_part("flwr.simulation", "run_simulation")
     try:
         import ray  # type: ignore[import-not-found,unused-ignore] # noqa: F401
+        from flwr.simulation import run_simulation
     except ImportError:
         raise MissingExtraError(
-            "the package ray is not installed", where="simulate", remedy="pip install 'flwr[simulation]'"
+            "the packages flwr and ray are not installed, or too old",
+            where="simulate",
+            remedy="pip install 'flwr[simulation]>=1.41'",
         ) from None
-    return launch
+    return run_simulation
 
 
 @contextmanager
