@@ -188,9 +188,12 @@ def test_a_gate_stops_an_exact_leak_and_passes_strong_noise(caplog: pytest.LogCa
 
 def test_filters_are_json() -> None:
     package = filters()
-    gate = package.Gate("a.b:build", "a.b:records")
-    arguments = {n: getattr(gate, n) for n in ("model", "records", "threshold", "budget", "batch", "mode", "defense")}
+    gate = package.Gate("a.b:build", "a.b:records", loss="squared_error()")
+    names = ("model", "records", "threshold", "budget", "batch", "mode", "loss", "defense", "action")
+    arguments = {name: getattr(gate, name) for name in names}
     assert json.loads(json.dumps(arguments)) == arguments
+    with pytest.raises(LeakgaugeError, match="Gate"):
+        package.Gate("a.b:build", "a.b:records", loss="squared_err()")
 
 
 def test_without_nvflare_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from nvflare.apis.filter import Filter
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 
+from leakgauge.expr import load, parse
 from leakgauge.integrations.exchange import Exchange
 from leakgauge.integrations.judging import Judge
 from leakgauge.integrations.nvflare.contents import LOG, guarded
@@ -19,8 +20,9 @@ class Gate(Filter):  # type: ignore[misc]
 
     Jobs are JSON, so ``model`` and ``records`` are paths: ``my_site.policy:build`` builds the network,
     ``my_site.policy:records`` is called with the context and gives the site's own records. The rest is as in
-    :class:`~leakgauge.integrations.judging.Judge`. A result that is withheld is not sent: NVFlare sends an error
-    without a number in its place. Fails closed.
+    :class:`~leakgauge.integrations.judging.Judge`; ``loss`` is an expression, ``batch`` the examples of a local step,
+    which a result of NVFlare's does not state. A result that is withheld is not sent: NVFlare sends an error without a
+    number in its place. Fails closed.
     """
 
     def __init__(
@@ -31,16 +33,17 @@ class Gate(Filter):  # type: ignore[misc]
         budget: int = 20_000,
         batch: int = 1,
         mode: Literal["train", "eval"] = "eval",
+        loss: str | None = None,
         defense: str | None = None,
         action: Literal["block", "warn"] = "block",
     ) -> None:
         super().__init__()
         self.model, self.records = model, records
         self.threshold, self.budget, self.batch = threshold, budget, batch
-        self.mode, self.defense, self.action = mode, defense, action
+        self.mode, self.loss, self.defense, self.action = mode, loss, defense, action
         self._judge = Judge(
             lambda: _called(model), lambda context: _called(records, context), threshold, budget, batch, mode,
-            defense=defense, action=action,
+            None if loss is None else parse(loss, "loss", where="Gate"), defense, action,
         )  # fmt: skip
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
@@ -52,6 +55,4 @@ class Gate(Filter):  # type: ignore[misc]
 
 def _called(path: str, *arguments: object) -> Any:
     """What a function of the site's own gives."""
-    from leakgauge.expr import load
-
     return load(path, where="Gate")(*arguments)
