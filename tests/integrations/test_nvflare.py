@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from evidence.checks.claims import job
-from leakgauge.errors import DomainError, MissingExtraError
+from leakgauge.errors import DomainError, LeakgaugeError, MissingExtraError
 from leakgauge.inspect import folder_of, inspect
 from leakgauge.storage.states import read_state
 from leakgauge.types import Domain, Records
