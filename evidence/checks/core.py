@@ -141,48 +141,72 @@ def _plain(task: lg.Task, x: Tensor, y: Tensor, observed: Tensor) -> dict[str, T
     return {kind: torch.autograd.grad(_eager(kind, u, observed), live, retain_graph=True)[0] for kind in LIKELIHOODS}
 
 
-def _gaps(name: str, batch: int) -> list[dict[str, object]]:
+Gaps = dict[tuple[str, str], list[float]]
+"""Likelihood and path → the relative difference of every candidate."""
+
+
+def _gaps(name: str, batch: int, dtype: torch.dtype) -> Gaps:
     domain, sharing = Domain("image", (3, 32, 32), 10), Sharing(COUNTS)
     task = lg.Task(lg.models.build(name, domain), domain, lg.Recipe(batch=batch))
-    task = task.protect(f"random_prune(p={P}) | gaussian(std={STD})")
+    task = task.protect(f"random_prune(p={P}) | gaussian(std={STD})").to(dtype=dtype)
     generator = torch.Generator().manual_seed(0)
     size = len(COUNTS) * batch
-    records = Records(torch.rand(size, 3, 32, 32, generator=generator), torch.arange(size) % 10, domain)
+    records = Records(torch.rand(size, 3, 32, 32, generator=generator).to(dtype), torch.arange(size) % 10, domain)
     seen = lg.observe(task, records)
     observed = stacked([o.rounds[0].observed for o in seen])
-    x = torch.rand(sharing.total, batch, 3, 32, 32, generator=generator)
+    x = torch.rand(sharing.total, batch, 3, 32, 32, generator=generator).to(dtype)
     y = records.labels.view(len(COUNTS), batch)[sharing.rows()]
     flat = torch.cat([value.flatten(1) for value in observed.values()], 1)[sharing.rows()]
     plain = [_plain(task, *one) for one in zip(x, y, flat, strict=True)]
-    rows: list[dict[str, object]] = []
+    gaps: Gaps = {}
     for path in (make(task, task.params, task.buffers) for make in (Ghost.of, Vmap)):
         for kind, likelihood in LIKELIHOODS.items():
             mine = x.clone().requires_grad_()
             value = likelihood(path.updates(Candidate(mine, y), sharing), observed, {}, task.protection)
             (fast,) = torch.autograd.grad(value.sum(), mine)
-            gaps = [float((f - p[kind]).norm() / p[kind].norm()) for f, p in zip(fast, plain, strict=True)]
-            rows.append({"network": name, "batch": batch, "likelihood": kind, "path": path.name, "gap": max(gaps)})
-    return rows
+            off = [float((f - p[kind]).norm() / p[kind].norm()) for f, p in zip(fast, plain, strict=True)]
+            gaps[kind, path.name] = off
+    return gaps
 
 
 @check("fast_paths", rows="fast-paths", cost="minutes")
 def fast_paths(context: Context) -> Measurement:
     """Ghost and vmap against the eager double-backward gradient: 5 networks x 5 likelihoods x B in {1, 4}, float32.
 
-    Three candidates at once, two of them with the same observation; the largest relative difference of any.
+    Three candidates at once, two of them with the same observation; the largest relative difference of any. Where a
+    ReLU is within rounding of zero, sums in another order give another slope: a candidate that is off in float32 is
+    compared in float64 as well, and counts as one at a kink if it agrees there.
     """
     rows: list[dict[str, object]] = []
+    exact, kinks = 0.0, 0
     for name in NETWORKS:
         for batch in (1, 4):
             context.say(f"{name}, batch {batch}")
-            rows += _gaps(name, batch)
+            single = _gaps(name, batch, torch.float32)
+            off = any(gap > NEAR for gaps in single.values() for gap in gaps)
+            double = _gaps(name, batch, torch.float64) if off else {}
+            for (kind, path), gaps in single.items():
+                at_kink = [gap > NEAR and double[kind, path][i] <= EQUAL for i, gap in enumerate(gaps)]
+                kinks += sum(at_kink)
+                exact = max([exact, *double.get((kind, path), [])])
+                rest = [gap for gap, kink in zip(gaps, at_kink, strict=True) if not kink]
+                row = {"network": name, "batch": batch, "likelihood": kind, "path": path, "gap": max(rest, default=0.0)}
+                rows.append(row | ({"off in float32, at kinks": sum(at_kink)} if any(at_kink) else {}))
     worst = max(rows, key=lambda row: float(str(row["gap"])))
     return Measurement(
-        {"largest relative difference": Number(float(str(worst["gap"])), at_most(1e-5))},
+        {
+            "largest relative difference": Number(float(str(worst["gap"])), at_most(NEAR)),
+            "in float64, of those that were compared in it": Number(exact, at_most(EQUAL)),
+            "gradients at a kink, of 300": Number(kinks),
+        },
         detail=f"largest relative difference of {len(rows)}: {worst['network']}, {worst['likelihood']}, "
         f"batch {worst['batch']}, {worst['path']}",
         table=[{**row, "gap": f"{row['gap']:.1e}"} for row in rows],
     )
+
+
+NEAR, EQUAL = 1e-5, 1e-10
+"""Relative differences that rounding explains in float32 and in float64."""
 
 
 @check("known_answer", rows="known-answer")
