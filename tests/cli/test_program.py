@@ -77,3 +77,13 @@ def test_ctrl_c_ends_the_client_and_leaves_nothing(tmp_path: Path) -> None:
     assert err == "interrupted\n"
     assert list((tmp_path / "cache").iterdir()) == []
     assert gone(int(started.read_text()))
+
+
+def test_records_of_a_module_in_the_current_folder_can_be_shown(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import leakgauge as lg\nrecords = lg.data.load('fashion_mnist_sample')\n")
+    # as an installed program sees it: without the current folder on Python's path
+    command = [sys.executable, "-P", "-m", "leakgauge", "data", "show", "mine:records"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "mine:records" in done.stderr
+    assert "10 classes" in done.stdout

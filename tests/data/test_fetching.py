@@ -310,3 +310,8 @@ def test_apt_without_lists_says_update(tmp_path: Path, cache: Path, monkeypatch:
     with pytest.raises(DataError, match=r"\(E: Unable to locate package x\); run apt-get update"):
         fetch("fashion_mnist")
     assert tree(cache) == set()
+
+
+def test_weights_are_among_the_names_that_can_be_fetched() -> None:
+    with pytest.raises(DataError, match="did you mean 'lpips'"):
+        fetch("lpisp")

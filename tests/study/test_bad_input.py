@@ -293,3 +293,10 @@ def test_a_metric_that_does_not_fit_hides_no_other_problem() -> None:
         Study.of(of(raw, "spec.toml"))
     keys = [problem.key for problem in raised.value.problems]
     assert sorted(keys) == ["threat.grants.0", "verdict.also", "verdict.also", "verdict.recognisable.ssim"]
+
+
+def test_labels_granted_by_their_address_need_not_be_unique() -> None:
+    raw, key, _ = SPECS["more records in a batch than labels allow"]
+    granted = {**raw, "threat": {"labels": "inferred", "grants": ["recipe.labels"]}}
+    assert [problem.key for problem in found(raw)] == [key]
+    assert found(granted) == []

