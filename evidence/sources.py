@@ -12,25 +12,13 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from evidence.syntax import (
-    Home,
-    bound,
-    chains,
-    dump,
-    functions,
-    head,
-    imports,
-    is_for_types,
-    is_text,
-    outline,
-    texts,
-    walk,
-)
+from evidence.executed import Contents
+from evidence.syntax import Home, bound, chains, dump, imports, is_for_types, is_text, texts, walk
 
 ROOTS = {"leakgauge": "src/leakgauge", "evidence": "evidence", "benchmarks": "benchmarks", "tests": "tests"}
 _FRAMEWORK = (
@@ -165,9 +153,15 @@ class Sources:
         import and the functions that ran."""
         visit = _Visit(self, within=CHECKS)
         visit.name(module, function)
+
+        def loads(home: Home) -> bool:
+            """Whether an import would load a module that was not loaded."""
+            place, symbol = home
+            return any(name not in {*ran, *FRAMEWORK} and self.module(name) for name in (place, f"{place}.{symbol}"))
+
         for name in ran:
             if name not in FRAMEWORK and not name.startswith(CHECKS):
-                visit.executed(name, frozenset(ran[name]))
+                visit.executed(name, ran[name], loads)
         for use in uses:
             visit.add_files(self.root / use)
         return visit.result()
@@ -215,18 +209,8 @@ class Module:
         return True
 
     @cached_property
-    def at_import(self) -> str:
-        return hashlib.sha256(dump(outline(self.tree)).encode()).hexdigest()
-
-    @cached_property
-    def bodies(self) -> list[tuple[str, str, str]]:
-        """Name, digest and head of every function. One that did not run counts with its head, since a method may
-        override another, and a decorator may register it; a plain function does not count at all."""
-        found = []
-        for name, node in functions(self.tree):
-            plain = name.isidentifier() and not node.decorator_list and not name.startswith("__")
-            found.append((name, hashlib.sha256(dump(node).encode()).hexdigest(), "" if plain else head(node)))
-        return found
+    def contents(self) -> Contents:
+        return Contents(self.tree, self.package, is_package=self.is_package)
 
     @property
     def data(self) -> set[Path]:
@@ -305,7 +289,7 @@ class _Visit:
             for home in piece.targets:
                 self.target(home)
 
-    def executed(self, name: str, ran: frozenset[str]) -> None:
+    def executed(self, name: str, ran: Collection[str], loads: Callable[[Home], bool]) -> None:
         """A module that was imported, and the functions of it that ran."""
         module = self.sources.module(name)
         if module is None:
@@ -313,12 +297,7 @@ class _Visit:
             return
         self.data |= module.data
         self.code.add(module.path)
-        self.digests.add(f"{name}:{module.at_import}")
-        for function, digest, head_ in module.bodies:
-            if function in ran:
-                self.digests.add(f"{name}.{function}:{digest}")
-            elif head_:
-                self.digests.add(f"{name}.{function}:{head_}")
+        self.digests |= {f"{name}.{line}" for line in module.contents.digests(ran, loads)}
 
     def add_files(self, path: Path) -> None:
         """A file, or all files of a folder but stored results and their page, which would make themselves old."""

@@ -44,9 +44,14 @@ def outline(tree: ast.Module | ast.ClassDef) -> ast.Module | ast.ClassDef:
     rest.body = [
         outline(node) if isinstance(node, ast.ClassDef) else node  # type: ignore[misc]
         for node in tree.body
-        if not isinstance(node, Function) and not is_for_types(node)
+        if not isinstance(node, Function) and not is_for_types(node) and not _is_version(node)
     ]
     return rest
+
+
+def _is_version(statement: ast.stmt) -> bool:
+    """``version: ClassVar[int] = 3``: it names the results of a part, and changes none."""
+    return isinstance(statement, ast.AnnAssign) and getattr(statement.target, "id", "") == "version"
 
 
 def head(function: Function) -> str:

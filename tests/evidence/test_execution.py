@@ -14,10 +14,13 @@ from evidence.sources import Sources
 PART = '''
 """A part."""
 from __future__ import annotations
+from typing import ClassVar
+from leakgauge.lonely import alone
+from leakgauge.lonely import alone as used
 LIMIT = 3
 def plain():
     """Doc."""
-    return LIMIT
+    return LIMIT, used
 def other():
     return 1
 def decorated(f):
@@ -28,6 +31,7 @@ def registered():
 class Noise:
     """Doc."""
     scale = 1.0
+    version: ClassVar[int] = 1
     def release(self):
         def inner():
             return plain()
@@ -54,6 +58,7 @@ def project(tmp_path: Path) -> Path:
     room.mkdir(parents=True)
     (room / "__init__.py").write_text("")
     (room / "part.py").write_text(PART)
+    (room / "more.py").write_text("x = 1\n")
     (room / "lonely.py").write_text("def alone():\n    return 1\n")
     (tmp_path / "evidence" / "checks").mkdir(parents=True)
     (tmp_path / "evidence" / "checks" / "some.py").write_text("BAR = 1\nSPARE = 2\ndef scored():\n    return BAR\n")
@@ -91,7 +96,7 @@ def executed(project: Path) -> str:
 @pytest.mark.parametrize(
     ("path", "before", "after", "matters"),
     [
-        ("src/leakgauge/part.py", "return LIMIT", "return LIMIT + 1", True),
+        ("src/leakgauge/part.py", "return LIMIT", "return 1 + LIMIT", True),
         ("src/leakgauge/part.py", "LIMIT = 3", "LIMIT = 4", True),
         ("src/leakgauge/part.py", "return plain()", "return 5", True),  # inside a function that ran
         ("src/leakgauge/part.py", "scale = 1.0", "scale = 2.0", True),
@@ -105,7 +110,15 @@ def executed(project: Path) -> str:
         ("src/leakgauge/part.py", "def other()", "def more():\n    pass\ndef other()", False),
         ("src/leakgauge/part.py", '"""Doc."""', '"""Another text."""', False),
         ("src/leakgauge/lonely.py", "return 1", "return 2", False),
-        ("src/leakgauge/lonely.py", "def alone", "import math\ndef alone", True),
+        ("src/leakgauge/part.py", "version: ClassVar[int] = 1", "version: ClassVar[int] = 2", False),
+        ("src/leakgauge/part.py", "import alone as used", "import other as used", True),
+        ("src/leakgauge/part.py", "import alone\n", "import alone, something\n", False),  # used by nothing that ran
+        ("src/leakgauge/part.py", "import alone\n", "import alone\nfrom leakgauge import more\n", True),  # loads it
+        ("src/leakgauge/part.py", "import alone\n", "import alone\nfrom leakgauge.more import x\n", True),
+        ("src/leakgauge/part.py", "import alone\n", "import alone\nfrom torch import x\n", False),
+        ("src/leakgauge/lonely.py", "def alone", "import math\ndef alone", False),
+        ("src/leakgauge/lonely.py", "def alone", "import math\nx = math.pi\ndef alone", True),
+        ("src/leakgauge/__init__.py", "", "from leakgauge.part import plain", True),  # for others
         ("evidence/checks/some.py", "BAR = 1", "BAR = 3", True),
         ("evidence/checks/some.py", "SPARE = 2", "SPARE = 3", False),
     ],

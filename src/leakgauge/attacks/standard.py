@@ -47,7 +47,7 @@ FIXED = 15
 @register("attack", "standard")
 @dataclass(frozen=True, repr=False)
 class Standard(CheckedAttack):
-    """A parameter-free, versioned attack: quote it as ``standard()`` version 5.
+    """A parameter-free, versioned attack: quote it as ``standard()`` version 6.
 
     1. What structure gives exactly is read off (:mod:`~leakgauge.attacks.structure`).
     2. Else :meth:`choose` tries more than sixty settings (some forty on tables) on reference records: starts, prior
@@ -65,7 +65,7 @@ class Standard(CheckedAttack):
     seconds; ``labels`` is set by the threat.
     """
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     models_defense: ClassVar[Literal["any"]] = "any"
 
     work: Work = "standard"
