@@ -90,7 +90,7 @@ def test_it_says_what_it_did(choice: Choice) -> None:
     chooser = standard(work="quick")
     assert isinstance(chooser, Chooser)
     tuned, chose = choice.sentences(chooser)
-    assert f"version 5: the attack was tuned; {choice.tried} settings were tried on 4 other updates" in tuned
+    assert f"version 6: the attack was tuned; {choice.tried} settings were tried on 4 other updates" in tuned
     assert repr(choice.attack) in chose
 
 
@@ -101,7 +101,7 @@ def test_with_too_few_reference_records_it_says_that_it_did_not_choose(task: Tas
     assert repr(choice.attack) == repr(chooser)
     assert choice.tried == 0
     assert choice.sentences(chooser) == [
-        "standard(work='quick'), version 5: its fixed portfolio attacks: 3 reference updates are too few to choose on "
+        "standard(work='quick'), version 6: its fixed portfolio attacks: 3 reference updates are too few to choose on "
         "(4 are needed)"
     ]
 

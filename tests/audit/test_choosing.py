@@ -73,10 +73,10 @@ def test_the_choice_is_made_once_per_defense_and_told_in_the_ledger(run: tuple[R
     for defense in result.checkpoints[0].defenses:
         (adversary,) = defense.adversaries
         assert adversary.expression == "standard(work='quick')"
-        assert "version 5: the attack was tuned" in adversary.tuned[0]
+        assert "version 6: the attack was tuned" in adversary.tuned[0]
         assert "on 4 other updates" in adversary.tuned[0]
     lines = [line.assumes for line in result.ledger if line.number == "standard against noisy"]
-    assert any("version 5: chose staged(" in line or "version 5: chose best_of(" in line for line in lines)
+    assert any("version 6: chose staged(" in line or "version 6: chose best_of(" in line for line in lines)
 
 
 def test_no_reported_record_influences_a_choice(run: tuple[Result, Path], tmp_path: Path) -> None:
