@@ -54,11 +54,6 @@ class Values:
     judged: bool = True
     """Verdicts are wanted, so that there must be enough records for the level."""
 
-    @property
-    def labels_inferred(self) -> bool:
-        threat = self.spec.threat
-        return threat.labels == "inferred" and not Threat(frozenset(threat.grants), threat.labels).knows(LABELS)
-
     def addresses(self, protection: Protection) -> list[str]:
         """What is hidden or random under a defense: of the recipe and of the defense, or only of the latter."""
         task = None if self.under is None else attempt(partial(self.under, protection)).value
@@ -129,6 +124,12 @@ def check_adversaries(values: Values) -> Problems:
                 yield from problems_of(attempt(partial(fits, values.params)), values.file, key)
 
 
+def _labels_are_inferred(spec: Spec) -> bool:
+    """Whether the adversary reads labels off the update, and none are granted by their address."""
+    threat = spec.threat
+    return threat.labels == "inferred" and not Threat(frozenset(threat.grants), threat.labels).knows(LABELS)
+
+
 def check_batches(values: Values) -> Problems:
     """What adversaries presume of batches: batch norms where they treat them, room for unique labels."""
     task = None if values.under is None else attempt(partial(values.under, Protection())).value
@@ -137,7 +138,7 @@ def check_batches(values: Values) -> Problems:
         for attack in _members(settings) if task is not None else ():
             assert task is not None
             batch, classes = task.recipe.batch, task.domain.classes
-            unique = getattr(attack, "rule", None) == "unique" and values.labels_inferred
+            unique = getattr(attack, "rule", None) == "unique" and _labels_are_inferred(values.spec)
             if unique and batch > classes:
                 what = f"a batch of {batch} cannot have unique labels among {classes} classes"
                 yield values.problem(key, what, "leave rule out, which counts repeated labels")
