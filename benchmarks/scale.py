@@ -134,11 +134,11 @@ def of_cells(count: int) -> float:
 
 def trivial_run(count: int, folder: Path) -> float:
     """A run folder of so many cells that hold the numbers of a few; the processor time that it took."""
-    from leakgauge.audit.auditing import Store
     from leakgauge.audit.cells import AttackCell
     from leakgauge.audit.judge.result import result
     from leakgauge.audit.plan import plan
     from leakgauge.audit.run import Outcome, _begin
+    from leakgauge.audit.store import Store
     from leakgauge.audit.work import Work
     from leakgauge.report import report
     from leakgauge.storage.private import prepare

@@ -421,9 +421,9 @@ def ats_early(context: Context) -> Measurement:
         task = _transformed(network, policy, rate, steps)
         seen, shown = lg.observe(task, records, seed=1), encoded(task, records, seed=1).inputs
         made = attack(task, seen)
-        part = task.protection.input[0]
+        ((label, part),) = task.protection.stage("input").items()
         assert isinstance(part, AutomaticTransformation)
-        back = undo_transformation(lambda _, made=made: made, part, seen)
+        back = undo_transformation(lambda _, made=made: made, part, label, seen)
         scores[key] = psnr(made.inputs[:, 0], shown)
         rows.append(
             {

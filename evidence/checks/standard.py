@@ -27,7 +27,7 @@ from leakgauge.attacks.staged import stage_after
 from leakgauge.metrics import match, psnr
 from leakgauge.training import train
 
-REPORTED, REFERENCE, TRAINED = 8, 4, 300
+REPORTED, REFERENCE, TRAINED = 8, standard().reference, 300
 ROOT = Path(__file__).resolve().parents[2]
 
 

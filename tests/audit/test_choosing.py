@@ -73,10 +73,10 @@ def test_the_choice_is_made_once_per_defense_and_told_in_the_ledger(run: tuple[R
     for defense in result.checkpoints[0].defenses:
         (adversary,) = defense.adversaries
         assert adversary.expression == "standard(work='quick')"
-        assert "version 6: the attack was tuned" in adversary.tuned[0]
-        assert "on 4 other updates" in adversary.tuned[0]
+        assert "version 7: the attack was tuned" in adversary.tuned[0]
+        assert any(f"on {count} other updates" in adversary.tuned[0] for count in (4, 8))
     lines = [line.assumes for line in result.ledger if line.number == "standard against noisy"]
-    assert any("version 6: chose staged(" in line or "version 6: chose best_of(" in line for line in lines)
+    assert any("version 7: chose staged(" in line or "version 7: chose best_of(" in line for line in lines)
 
 
 def test_no_reported_record_influences_a_choice(run: tuple[Result, Path], tmp_path: Path) -> None:
@@ -146,5 +146,5 @@ def test_a_check_counts_the_choice_and_times_it(tmp_path: Path) -> None:
 
 
 def test_reference_records_are_taken_for_a_choice_only_as_far_as_they_reach() -> None:
-    assert len(study().tuning) == TINY.records
+    assert len(study().tuning) == 2 * TINY.records
     assert len(study(reference=8).tuning) == 2  # as many as are reported remain

@@ -157,6 +157,11 @@ SPECS: dict[str, tuple[dict[str, Any], str, tuple[str, str]]] = {
         "threat.grants.0",
         ("no defense of this spec has a nuisance 'mask'", "mixup.indices"),
     ),
+    "a grant of the rate, on which a gradient does not depend": (
+        {"threat": {"grants": ["recipe.learning_rate"]}},
+        "threat.grants.0",
+        ("no defense of this spec has a nuisance 'recipe.learning_rate'", "a gradient does not depend"),
+    ),
     "a grant by its place in a chain": (
         {"defenses": {"d": "random_prune(p=0.5) | gaussian(std=0.1)"}, "threat": {"grants": ["0.mask"]}},
         "threat.grants.0",

@@ -64,7 +64,7 @@ def test_an_attack_that_chooses_has_skewed_batches_to_choose_on(complete: bool) 
         threat=Threat(labels="inferred"),
         adversaries={"one": "standard(work='quick')"},
     )
-    assert len(study.tuning) == 8 * (4 if complete else 1)
+    assert len(study.tuning) == 8 * (8 if complete else 1)
 
 
 def test_the_counts_are_in_the_text_of_the_study() -> None:

@@ -25,7 +25,7 @@ def records(count: int, seed: int) -> Records:
     )
 
 
-def study(seed: int = 1, defense: str = "identity()") -> Study:
+def study(seed: int = 1, defense: str = "identity()", **others: str) -> Study:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(5)
         model = nn.Sequential(nn.Conv2d(1, 4, 3, stride=2), nn.Sigmoid(), nn.Flatten(), nn.Linear(16, 4))
@@ -33,7 +33,7 @@ def study(seed: int = 1, defense: str = "identity()") -> Study:
         model,
         records(8, seed),
         reference=records(30, 77),
-        defenses={"mine": defense},
+        defenses={"mine": defense, **others},
         updates=6,
         verdict={"significance": 0.5},
     )
@@ -77,6 +77,14 @@ def test_settings_that_fail_are_kept_and_a_search_in_which_all_fail_says_why(tmp
     none = Space.of("adversary(likelihood=density(), solver=adam(steps=2, lr=log(0.1, 1)))")
     with pytest.raises(LeakgaugeError, match="every trial failed"):
         tune(study(), none, sampler="random", trials=2, updates=1)
+
+
+def test_what_was_found_against_other_defenses_is_not_lost(tmp_path: Path) -> None:
+    space = Space.of("adversary(likelihood=density(), solver=adam(steps=2, lr=log(0.1, 1)))")
+    both = study(noisy="gaussian(std=0.1)", cut="prune(p=0.5)")
+    with pytest.raises(LeakgaugeError, match=r"defense mine.*and defense cut"):
+        tune(both, space, tmp_path, sampler="random", trials=2, updates=1)
+    assert [one["defense"] for one in json.loads((tmp_path / "tune.json").read_text())] == ["noisy"]
 
 
 def test_a_preset_narrows_its_range_around_the_best(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 from torch import Tensor
 
 from leakgauge.adversary import Adversary, Attack, Reconstruction
+from leakgauge.adversary.joining import joined
 from leakgauge.attacks.portfolio import Portfolio
 from leakgauge.attacks.staged import BestOf, Staged, best, family, posteriors, stage_after, steps_of
 from leakgauge.errors import LeakgaugeError, brief
@@ -33,7 +34,8 @@ class Effort:
     ``first`` steps of every first stage on ``look`` updates; then, on ``records`` updates, the best ``keep`` again with
     ``unit`` steps, and the best of ``extend`` families with every extension. Of up to ``several`` settings it is asked
     whether together, the posterior choosing, they do better; what they end with gets a third of every finishing stage,
-    and then the rest of the best one.
+    and then the rest of the best one. Where settings of other kinds did better on some update, up to ``several`` of
+    them meet the choice again on as many further updates.
     """
 
     first: int
@@ -46,8 +48,9 @@ class Effort:
 
     @property
     def attacks_worth(self) -> float:
-        """What a choice costs, in attacks on one update: forty looks, then stages of one, four and seven units."""
-        units = self.records * (self.keep + 4 * self.extend + 7)
+        """What a choice costs, in attacks on one update: forty looks, then stages of one, four and seven units, and
+        once more what six have, with a unit for every rival."""
+        units = self.records * (self.keep + 4 * self.extend + 7 + 6 + self.several)
         return (40 * self.first * self.look + units * self.unit) / (6 * self.unit)
 
 
@@ -190,7 +193,7 @@ class Choosing:
         pairs = [(finished[0], _longer(finish, 2 * finish.solver.steps))]
         finished += self._rung("fourth stage", pairs, effort.records)
         whole = self.together("in the end", _ranked([*finished, whole, *trials]), last)
-        count = min(effort.records, len(self.observations))
+        whole, count = confirmed(self, whole, _kinds(trials)[: effort.several])
         assumed = () if portfolio.assumed is None else (portfolio.assumed,)
         return Choice(whole.attack, self.tried, count, self.evaluations, whole.score, tuple(self.rungs), assumed)
 
@@ -249,6 +252,33 @@ class Choosing:
         return rounded(self.score(guess, places))
 
 
+def confirmed(choosing: Choosing, whole: Trial, rivals: Sequence[Trial]) -> tuple[Trial, int]:
+    """The choice and how many updates it was made on: the best of many on a few updates is partly luck.
+
+    Where a rival did better on some update, both are tried on as many further ones, and all of these count.
+    """
+
+    def score(guess: Reconstruction, places: Sequence[int]) -> float:
+        return rounded(choosing.score(guess, places))
+
+    def at(place: int, trial: Trial) -> float:
+        return score(joined([trial.guess], [place]), [place])
+
+    seen = min(choosing.effort.records, len(choosing.observations))
+    further = choosing.observations[seen : 2 * seen]
+    rivals = [one for one in rivals if any(at(i, one) > at(i, whole) for i in range(seen))]
+    if not rivals or not further:
+        return whole, seen
+    total, trials = seen + len(further), []
+    for one in (whole, *rivals):
+        guess = one.attack(choosing.task, further, seed=choosing.seed, progress=choosing.progress)
+        choosing.evaluations += guess.evaluations
+        both = seen * one.score + len(further) * score(guess, range(seen, total))
+        trials.append(replace(one, score=rounded(both / total)))
+    choosing.rungs.append(("on further updates", len(trials), _ranked(trials)[0].score))
+    return _ranked(trials)[0], total
+
+
 def rounded(score: float) -> float:
     """A score as it is compared and kept; one that is no number is worse than any."""
     return round(score, 6) if isfinite(score) else -1e9
@@ -267,6 +297,15 @@ def _varied(trials: Sequence[Trial], kind: Callable[[Adversary], str]) -> list[T
         (others if own in kinds else ahead).append(trial)
         kinds.add(own)
     return [*ahead, *others]
+
+
+def _kinds(trials: Sequence[Trial]) -> list[Trial]:
+    """The best of every likelihood and start of a first stage, the best first."""
+    best: dict[str, Trial] = {}
+    for trial in _ranked(trials):
+        first = _first(trial)
+        best.setdefault(f"{first.likelihood!r} {first.start}", trial)
+    return list(best.values())
 
 
 def _then(attack: Staged | BestOf, stage: Adversary) -> Staged:
@@ -288,4 +327,4 @@ def _longer(stage: Adversary, steps: int) -> Adversary:
     return replace(stage, solver=replace(solver, steps=steps))
 
 
-__all__ = ["EFFORTS", "Choice", "Chooser", "Choosing", "Effort", "Score", "Trial", "rounded"]
+__all__ = ["EFFORTS", "Choice", "Chooser", "Choosing", "Effort", "Score", "Trial", "confirmed", "rounded"]

@@ -47,7 +47,7 @@ FIXED = 15
 @register("attack", "standard")
 @dataclass(frozen=True, repr=False)
 class Standard(CheckedAttack):
-    """A parameter-free, versioned attack: quote it as ``standard()`` version 6.
+    """A parameter-free, versioned attack: quote it as ``standard()`` version 7.
 
     1. What structure gives exactly is read off (:mod:`~leakgauge.attacks.structure`).
     2. Else :meth:`choose` tries more than sixty settings (some forty on tables) on reference records: starts, prior
@@ -55,7 +55,8 @@ class Standard(CheckedAttack):
        then a weaker one; directions, then lengths; Adam, then L-BFGS or Gauss-Newton), by successive halving. An audit
        does so once per defense, threat and checkpoint, in a cell of its own.
     3. The best setting attacks; or the few best, of which a common posterior takes one per update, where that did
-       better on the reference records.
+       better on the reference records. Since version 7 a choice that a plainer setting beat on some reference update
+       has to hold on as many further ones.
 
     Called without a choice, as on captured updates, or with fewer than four reference updates, a fixed portfolio
     attacks and the posterior decides; since version 5 that is L-BFGS for undefended smooth networks, elsewhere its last
@@ -65,7 +66,7 @@ class Standard(CheckedAttack):
     seconds; ``labels`` is set by the threat.
     """
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     models_defense: ClassVar[Literal["any"]] = "any"
 
     work: Work = "standard"
@@ -81,8 +82,8 @@ class Standard(CheckedAttack):
 
     @property
     def reference(self) -> int:
-        """Reference updates that a choice looks at."""
-        return self.effort.records
+        """Reference updates that a choice looks at, at most."""
+        return 2 * self.effort.records  # half of them where the first leave no doubt
 
     @property
     def attacks_worth(self) -> float:

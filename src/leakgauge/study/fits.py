@@ -184,6 +184,8 @@ def check_grants(values: Values) -> Problems:
         if not matching(grant, here) and whole and not of_recipe:
             alike = [address for address in here if address.rpartition(".")[2] == grant.rpartition(".")[2]]
             remedy = nearest(grant, alike or names) if here else "take it out: there is nothing to grant"
+            if grant == f"{RECIPE}.learning_rate":
+                remedy = "take it out: a gradient does not depend on the learning rate, a change would"
             yield values.problem(key, f"no defense of this spec has a nuisance {grant!r}", remedy)
         for meant in (matching(grant, addresses) for addresses in read):
             if len(meant) > 1:

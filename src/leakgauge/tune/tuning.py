@@ -11,7 +11,7 @@ from typing import Any
 
 from leakgauge.audit.run import claim
 from leakgauge.audit.store import Store, canonical, write
-from leakgauge.errors import DomainError, LeakgaugeError, nearest
+from leakgauge.errors import DomainError, LeakgaugeError, SeveralFaultsError, nearest
 from leakgauge.expr import parse
 from leakgauge.metrics import Interval, mean_interval
 from leakgauge.storage.lock import locked
@@ -83,7 +83,7 @@ def tune(
     """Search a space for the best settings against each defense of a study; the same call resumes.
 
     ``updates`` of reference records are attacked in every trial, never reported ones. Every trial is a cell in the
-    folder ``out``; ``tune.json`` there says what was found, ``manifest.json`` on which records. ``trials`` and
+    folder ``out``; ``tune.json`` there says what was found so far, ``manifest.json`` on which records. ``trials`` and
     ``sampler`` (``tpe``, ``random``, or ``grid`` with ``points`` values of each range) do not matter to a preset.
     """
     optuna()  # one that is not installed is missed now
@@ -105,8 +105,15 @@ def tune(
             store.sweep()
             write(folder / "manifest.json", canonical(study.roles.manifest()).encode())
             searches = {name: _Search(name, bench, report) for name, bench in benches.items()}
-            answers = {name: one.run(space, sampler, trials, points) for name, one in searches.items()}
-            write(folder / "tune.json", canonical([one.as_json() for one in answers.values()]).encode())
+            answers, faults = dict[str, Tuned](), list[LeakgaugeError]()
+            for name, one in searches.items():
+                try:
+                    answers[name] = one.run(space, sampler, trials, points)
+                except LeakgaugeError as fault:  # what was found against the others is not lost
+                    faults.append(fault)
+                write(folder / "tune.json", canonical([each.as_json() for each in answers.values()]).encode())
+    if faults:
+        raise faults[0] if len(faults) == 1 else SeveralFaultsError(faults)
     return answers
 
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
+
 from leakgauge import data, models
 from leakgauge.adversary import Adversary, Likelihood, adam, attack, cosine, density, exponential, l1, l2, ramp
-from leakgauge.observation import observe
+from leakgauge.observation import observe, send
 from leakgauge.papers.contract import Measured
 from leakgauge.papers.conventions import (
     CIFAR_MEAN,
@@ -20,8 +22,8 @@ from leakgauge.papers.conventions import (
     unclipped_psnr,
 )
 from leakgauge.priors import pixel_range, tv
+from leakgauge.seeds import seed_of
 from leakgauge.task import Task
-from leakgauge.training import train
 from leakgauge.types import Prior, Records, Threat
 
 Attack = Literal["bayes", "l2", "l1", "cosine"]
@@ -80,16 +82,25 @@ class Setting:
 def task_at(name: str, defense: str, step: int, seed: int, model: str = "bayes_cnn") -> Task:
     """The paper's network with LeCun's initialisation, after ``step`` steps of training with the defense.
 
-    The paper's recipe is not released. Ours: SGD, rate 0.01, momentum 0.9, batch 32, with the defended updates.
+    The paper's training is not released. Ours takes the defaults of what is: Adam, rate 0.001, one image per step, with
+    the defended updates.
     """
     dataset = data.load(name)
     task = Task(models.build(model, dataset.domain, seed=seed), dataset.domain).protect(DEFENSES[defense])
     if not step:
         return task
     mean, std = constants(name)
-    records = normalised(dataset.sample(min(10_000, len(dataset.train)), seed=seed + 5), mean, std)
-    last = train(task, records, steps=step, learning_rate=0.01, weight_decay=0.0, keep=(), seed=seed)[-1]
-    return task.at(last.state)
+    records = normalised(dataset.sample(step, seed=seed + 5), mean, std)
+    weights = {weight: value.detach().clone() for weight, value in task.params.items()}
+    optimiser = torch.optim.Adam(weights.values(), 1e-3)
+    for place in range(step):
+        generator = torch.Generator().manual_seed(seed_of(seed, place))
+        one = task.protection.encode(records, torch.tensor([place]), generator=generator)
+        sent = send(task, one, weights, (seed, place)).observed
+        for weight, value in weights.items():
+            value.grad = sent[weight]
+        optimiser.step()
+    return task.at(weights)
 
 
 def measure(

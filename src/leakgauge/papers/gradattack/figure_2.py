@@ -10,6 +10,7 @@ import numpy as np
 from leakgauge import data
 from leakgauge.papers.contract import Cell, Measured, Size, Table, at_least, difference, near
 from leakgauge.papers.gradattack import attacking
+from leakgauge.papers.gradattack.network import FULL, FULL_LESS
 from leakgauge.papers.sources import GRADATTACK
 
 SIZES, CLASSES, SAMPLE = (2, 4, 8, 16, 32), 10, "fashion_mnist_sample"
@@ -20,11 +21,13 @@ def repeated(batch: int) -> float:
     return 1.0 if batch > CLASSES else 1 - math.perm(CLASSES, batch) / CLASSES**batch
 
 
-def measure(kind: str, name: str, batches: int, steps: int = 0, seed: int = 0) -> Measured | dict[str, list[float]]:
+def measure(
+    kind: str, name: str, batches: int, steps: int = 0, seed: int = 0, **how: Any
+) -> Measured | dict[str, list[float]]:
     """``repeats``: whether random batches repeat a label. Else: a batch of 16, labels ``known`` or searched jointly."""
     if kind != "repeats":
         labels: Any = kind.removeprefix("labels ")
-        return attacking.measure(kind, labels=labels, name=name, batches=batches, steps=steps, seed=seed)
+        return attacking.measure(kind, labels=labels, name=name, batches=batches, steps=steps, seed=seed, **how)
     dataset, rng = data.load(name), np.random.default_rng(seed)
     labels = np.asarray(dataset.labels("train"))
     return {
@@ -54,6 +57,13 @@ TABLES = (
                     **{arm: {"kind": arm, "name": "cifar10", "batches": 2, "steps": 300} for arm in ARMS},
                 },
                 ("(b) with three convolutions and batch norm instead of a ResNet-18, 300 iterations",),
+            ),
+            "full": Size(
+                {
+                    "repeats": {"kind": "repeats", "name": "cifar10", "batches": 5000},
+                    **{arm: {"kind": arm, "name": "cifar10", "batches": 1, **FULL} for arm in ARMS},
+                },
+                FULL_LESS,
             ),
         },
         measure,

@@ -13,6 +13,7 @@ from typing import Any
 
 from leakgauge.papers.contract import Cell, Samples, Size, Table, at_least, difference, near
 from leakgauge.papers.gradattack.attacking import DEFENSES, SAMPLE, Knowledge, measure
+from leakgauge.papers.gradattack.network import FULL, FULL_LESS
 from leakgauge.papers.sources import GRADATTACK
 
 Printed = dict[tuple[str, int], tuple[str, str, str]]
@@ -80,14 +81,10 @@ def unit(prefix: str, attack: str, batch: int, defense: str, **how: Any) -> dict
 
 
 def _all(rows: Printed) -> Size:
-    """The paper's own sizes, 48 to 50 images, a network trained for ten epochs."""
-    how = {"network": "resnet18", "steps": 10_000, "training": 3900, "rounds": 20}
+    """The paper's own sizes, 48 to 50 images."""
     cases = [(attack, batch, defense) for attack, batch in rows for defense in DEFENSES]
-    units = [unit("", a, b, d, batches=max(1, 50 // b), **how) for a, b, d in cases]
-    return Size(
-        {k: v for one in units for k, v in one.items()},
-        ("3,900 training steps instead of 200 epochs, without the defense",),
-    )
+    units = [unit("", a, b, d, batches=max(1, 50 // b), **FULL) for a, b, d in cases]
+    return Size({k: v for one in units for k, v in one.items()}, FULL_LESS)
 
 
 OTHERWISE = "the paper feeds LPIPS normalised pixels and takes the nearest target of each (see ``conventions``)"
@@ -113,9 +110,9 @@ def _smoke(*cases: tuple[str, str]) -> dict[str, dict[str, Any]]:
     return {k: v | FEW for attack, defense in cases for k, v in unit(BRIEF, attack, 1, defense).items()}
 
 
-def _gap(title: str, above: str, below: str, least: float = 0.0) -> Cell:
+def _gap(title: str, above: str, below: str, least: float = 0.0, prefix: str = NET) -> Cell:
     """A gap of LPIPS, the larger is the worse picture; of means, since batches may differ in number."""
-    one, other = f"{NET}{above}: LPIPS", f"{NET}{below}: LPIPS"
+    one, other = f"{prefix}{above}: LPIPS", f"{prefix}{below}: LPIPS"
     return Cell(title, at_least(least), "", lambda s: [fmean(s[one]) - fmean(s[other])], True)
 
 
@@ -137,6 +134,7 @@ def _others(units: dict[str, Any]) -> list[Cell]:
 
 ARMS = (STRONGEST, "exact, in place", WITHOUT, "proxy")
 MODES = {k: v for arm in ARMS for k, v in unit(NET, arm, 16, "none", batches=2).items()}
+WHOLE = {k: v for arm in ARMS for k, v in unit("", arm, 16, "none", batches=1, **FULL).items()}
 FIRST = _smoke((STRONGEST, "none"), (WITHOUT, "none"), ("proxy", "none"))
 SECOND = _smoke((STRONGEST, "none"), (STRONGEST, "prune 0.999"))
 FIFTH = _smoke((WITHOUT, "none"), (WITHOUT, "prune 0.999"))
@@ -149,14 +147,21 @@ TABLES = (
         GRADATTACK,
         (
             *_measured(MODES, "LPIPS"),
+            *_measured(WHOLE, "LPIPS"),
             *_measured(FIRST, "SSIM"),
-            _gap("infer above exact", f"{WITHOUT}, B = 16, none", f"{STRONGEST}, B = 16, none"),
-            _gap("proxy above infer", "proxy, B = 16, none", f"{WITHOUT}, B = 16, none"),
+            *(
+                _gap(f"{prefix}{title}", f"{above}, B = 16, none", f"{below}, B = 16, none", prefix=prefix)
+                for prefix in ("", NET)
+                for title, above, below in (
+                    ("infer above exact", WITHOUT, STRONGEST),
+                    ("proxy above infer", "proxy", WITHOUT),
+                )
+            ),
             _brief_gap("exact above proxy", f"{STRONGEST}, B = 1, none", "proxy, B = 1, none", 0.05),
             _brief_gap("infer above proxy", f"{WITHOUT}, B = 1, none", "proxy, B = 1, none", 0.05),
             Cell("one ImageNet image", missing="ImageNet is not among the data sets"),
         ),
-        {"smoke": Size(FIRST, SMOKE), "small": Size(MODES, LESS)},
+        {"smoke": Size(FIRST, SMOKE), "small": Size(MODES, LESS), "full": Size(WHOLE, FULL_LESS)},
         measure,
         "Pictures of 16 CIFAR-10 images in the paper, without numbers. LPIPS, the larger is the worse picture. The "
         "strongest attack has the exact statistics as a target; without them the running ones are a target (infer), "

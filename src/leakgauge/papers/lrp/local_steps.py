@@ -25,9 +25,11 @@ ARMS: dict[str, tuple[bool, bool, Likelihood]] = {
 """Whether the client perturbs its rates, whether the adversary knows that it does, and what it matches."""
 
 
-def measure(arm: str, steps: int = 5, images: int = 10, evaluations: int = 600) -> Measured:
+def measure(
+    arm: str, steps: int = 5, images: int = 10, evaluations: int = 600, name: str = "fashion_mnist_sample"
+) -> Measured:
     """PSNR of a sigmoid LeNet's weight change after several steps on one image, label known, one start."""
-    sample, (perturbs, modelled, likelihood) = data.load("fashion_mnist_sample"), ARMS[arm]
+    sample, (perturbs, modelled, likelihood) = data.load(name), ARMS[arm]
     private = sample.sample(images, seed=0, split="test")
     recipe = Recipe(shares="change", local_steps=steps)
     plain = Task(models.build("dlg_lenet", sample.domain), sample.domain, recipe)
@@ -58,6 +60,7 @@ TABLES = (
                 ("one image, two steps", "120 evaluations"),
             ),
             "small": Size(_work(), ("10 Fashion-MNIST images",)),
+            "full": Size(_work(images=100, evaluations=5000, name="mnist")),
         },
         measure,
         __doc__ or "",
