@@ -327,4 +327,4 @@ def _longer(stage: Adversary, steps: int) -> Adversary:
     return replace(stage, solver=replace(solver, steps=steps))
 
 
-__all__ = ["EFFORTS", "Choice", "Chooser", "Choosing", "Effort", "Score", "Trial", "confirmed", "rounded"]
+__all__ = ["EFFORTS", "Choice", "Chooser", "Choosing", "Effort", "Score", "Trial", "rounded"]

@@ -40,6 +40,7 @@ WEIGHTS = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
 USUAL = 1e-3
 """The weight of a whole attack where nothing can be chosen."""
 UNWEIGHED = "adaptive() attacks as a whole, and there is nothing to choose: such records have no prior to weigh"
+CERTIFIED = "adaptive() attacks as a whole: every reference record was recovered with a certificate, whatever the prior"
 FIXED = 15
 """Steps of the fixed portfolio, in units, at most."""
 
@@ -157,17 +158,21 @@ class Standard(CheckedAttack):
         progress: Progress | None,
     ) -> Choice:
         """The best of a few whole attacks, which then takes longer; what was mixed can only be undone together."""
-        unit, places = self.effort.unit, range(len(observations))
+        unit, some = self.effort.unit, observations[: self.effort.records]
+        attacks, usual = self._adaptive(4 * unit), WEIGHTS.index(USUAL)
         if not is_smooth(task):  # all would be the same attack
-            return Choice(self._adaptive(7 * unit)[WEIGHTS.index(USUAL)], assumed=(UNWEIGHED,))
-        attacks = self._adaptive(4 * unit)
-        guesses = [attack(task, observations, seed=seed, progress=progress) for attack in attacks]
-        scores = [rounded(score(guess, places)) for guess in guesses]
+            return Choice(replace(attacks[usual], steps=7 * unit), assumed=(UNWEIGHED,))
+        first = attacks[usual](task, some, seed=seed, progress=progress)
+        if first.certified is not None and bool(first.certified.all()):
+            return Choice(replace(attacks[usual], steps=7 * unit), assumed=(CERTIFIED,))
+        guesses = [
+            first if i == usual else one(task, some, seed=seed, progress=progress) for i, one in enumerate(attacks)
+        ]
+        scores = [rounded(score(guess, range(len(some)))) for guess in guesses]
         best = max(range(len(attacks)), key=lambda i: scores[i])
         spent = sum(guess.evaluations for guess in guesses)
         rungs = (("whole attacks", len(attacks), scores[best]),)
-        longer = replace(attacks[best], steps=7 * unit)
-        return Choice(longer, len(attacks), len(observations), spent, scores[best], rungs)
+        return Choice(replace(attacks[best], steps=7 * unit), len(attacks), len(some), spent, scores[best], rungs)
 
 
 def _whole(task: Task, observations: Sequence[Observation]) -> bool:
