@@ -77,26 +77,27 @@ def test_every_way_to_finish_is_begun_and_only_the_best_goes_on(choice: Choice) 
 
 
 @pytest.mark.parametrize(
-    ("first", "further", "chosen", "updates"),
+    ("ahead", "further", "chosen", "updates"),
     [
-        ([9, 1], [0, 0], 0, 4),  # ahead on every update: nothing to ask
-        ([9, 8.5], [5, 6], 1, 8),  # its lead was luck
-        ([9, 8.5], [6, 5], 0, 8),  # it holds
+        (1, [5, 6], 0, 4),  # the rival did better on one of four updates: nothing to ask
+        (2, [5, 6], 1, 8),  # the lead of the choice was luck
+        (2, [6, 5], 0, 8),  # it holds
     ],
 )
 def test_a_choice_that_was_open_has_to_hold_on_further_updates(
-    task: Task, first: list[float], further: list[float], chosen: int, updates: int
+    task: Task, ahead: int, further: list[float], chosen: int, updates: int
 ) -> None:
     observations = observe(task, small_records(8))
     some = staged(stages=(Adversary(l2(), solver=FEW),))(task, observations[:4])
+    first = [9.0, 8.5]
 
     def marked(which: int) -> Any:  # an attack whose guesses tell which one made them
         return lambda task, observations, **options: replace(some, inputs=torch.full_like(some.inputs, which))
 
     def score(guess: Reconstruction, places: Sequence[int]) -> float:
         which = int(guess.inputs.mean())
-        lucky = first[1] > 5 and list(places) == [0]  # the rival is ahead on one update
-        return (first if max(places) < 4 else further)[which] + 3.0 * which * lucky
+        rival_leads = len(places) == 1 and places[0] < ahead
+        return (first if max(places) < 4 else further)[which] + 3.0 * which * rival_leads
 
     attacks = [marked(0), marked(1)]
     trials = [Trial(attack, attack(task, observations), first[i]) for i, attack in enumerate(attacks)]

@@ -34,8 +34,8 @@ class Effort:
     ``first`` steps of every first stage on ``look`` updates; then, on ``records`` updates, the best ``keep`` again with
     ``unit`` steps, and the best of ``extend`` families with every extension. Of up to ``several`` settings it is asked
     whether together, the posterior choosing, they do better; what they end with gets a third of every finishing stage,
-    and then the rest of the best one. Where settings of other kinds did better on some update, up to ``several`` of
-    them meet the choice again on as many further updates.
+    and then the rest of the best one. Where settings of other kinds did better on half of the updates, up to
+    ``several`` of them meet the choice again on as many further updates.
     """
 
     first: int
@@ -255,7 +255,7 @@ class Choosing:
 def confirmed(choosing: Choosing, whole: Trial, rivals: Sequence[Trial]) -> tuple[Trial, int]:
     """The choice and how many updates it was made on: the best of many on a few updates is partly luck.
 
-    Where a rival did better on some update, both are tried on as many further ones, and all of these count.
+    Where a rival did better on at least half of them, both are tried on as many further ones, and all of these count.
     """
 
     def score(guess: Reconstruction, places: Sequence[int]) -> float:
@@ -266,7 +266,7 @@ def confirmed(choosing: Choosing, whole: Trial, rivals: Sequence[Trial]) -> tupl
 
     seen = min(choosing.effort.records, len(choosing.observations))
     further = choosing.observations[seen : 2 * seen]
-    rivals = [one for one in rivals if any(at(i, one) > at(i, whole) for i in range(seen))]
+    rivals = [one for one in rivals if 2 * sum(at(i, one) > at(i, whole) for i in range(seen)) >= seen]
     if not rivals or not further:
         return whole, seen
     total, trials = seen + len(further), []

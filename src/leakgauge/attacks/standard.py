@@ -56,8 +56,8 @@ class Standard(CheckedAttack):
        then a weaker one; directions, then lengths; Adam, then L-BFGS or Gauss-Newton), by successive halving. An audit
        does so once per defense, threat and checkpoint, in a cell of its own.
     3. The best setting attacks; or the few best, of which a common posterior takes one per update, where that did
-       better on the reference records. Since version 7 a choice that a plainer setting beat on some reference update
-       has to hold on as many further ones.
+       better on the reference records. Since version 7 a choice that a plainer setting beat on half of the reference
+       updates has to hold on as many further ones.
 
     Called without a choice, as on captured updates, or with fewer than four reference updates, a fixed portfolio
     attacks and the posterior decides; since version 5 that is L-BFGS for undefended smooth networks, elsewhere its last
