@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -28,6 +29,7 @@ from leakgauge.priors.generators import Generator, Learned
 from leakgauge.task import Task
 from leakgauge.training.prior import train_vae
 from leakgauge.types import Records
+from leakgauge.updates.trees import norm
 
 DEFENSES = {
     "none": "identity()",
@@ -104,8 +106,10 @@ def measure(
     if perceptual:
         scores |= {"LPIPS (VGG)": perceived(inputs, truth, "vgg"), "LPIPS (AlexNet)": perceived(inputs, truth, "alex")}
     arm = defense if attack == GGL else f"{defense}, {attack}"
+    length = fmean(float(norm(one.rounds[0].observed)) for one in observed)
     return Measured(
         {f"{prefix}{metric}, {arm}": score.tolist() for metric, score in scores.items()},
+        {f"{prefix}MSE, {arm}": f"mean norm of what is sent: {length:.3g}"},
         pictures={"original": truth, f"{prefix}{arm}": inputs},
     )
 
