@@ -134,13 +134,14 @@ _COMPARED, _LISTED, _LONG = 2000, 80, 200
 """Names that are compared, names that are listed, letters of a name that is compared: files may hold any number."""
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """The remedy for an unknown name: the nearest valid one, else all of them."""
+def nearest(name: str, names: Iterable[str], *, quoted: bool = False) -> str:
+    """The remedy for an unknown name: the nearest valid one, else all of them (``quoted``: they contain commas)."""
     known = sorted(names)
     compared = known[:_COMPARED] if len(name) <= _LONG else ()  # the time to compare grows with both lengths
     close = get_close_matches(name, compared, n=1)
+    listed = [repr(one) if quoted else one for one in known[:_LISTED]]
     more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known[:_LISTED])}{more}"
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(listed)}{more}"
 
 
 def brief(text: str, most: int = 100) -> str:

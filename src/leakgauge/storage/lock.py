@@ -18,11 +18,14 @@ JOINING = ".joining"
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder; refused while another process holds it. Nothing has to be cleaned up after a kill."""
+def locked(folder: Path, remedy: str = "") -> Iterator[None]:
+    """Hold the lock of a folder; refused while another process holds it. Nothing has to be cleaned up after a kill.
+
+    ``remedy`` is for commands that have other options than an audit.
+    """
     with _handle(folder / LOCK) as handle:
         if not _hold(handle):
-            raise _taken(folder)
+            raise _taken(folder, remedy)
         yield
 
 
@@ -104,12 +107,10 @@ def _opened(path: Path) -> int:
         raise LeakgaugeError(f"is a link ({fault.strerror})", where=str(path), remedy="remove it") from None
 
 
-def _taken(folder: Path) -> LeakgaugeError:
-    return LeakgaugeError(
-        "another audit is running in it",
-        where=str(folder),
-        remedy="wait until it has ended, or give another --out; several can share a folder if all say --engine shared",
-    )
+def _taken(folder: Path, remedy: str = "") -> LeakgaugeError:
+    shared = "wait until it has ended, or give another --out; several can share a folder if all say --engine shared"
+    what = "another run is at work in it" if remedy else "another audit is running in it"
+    return LeakgaugeError(what, where=str(folder), remedy=remedy or shared)
 
 
 def _hold(handle: int, *, shared: bool = False) -> bool:
