@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from leakgauge.papers.catalogue import tables
 from leakgauge.papers.contract import SCALES, Figure, Scale, Table
 from leakgauge.papers.gradattack import trade_off as plots
-from leakgauge.papers.judging import judged, shown
+from leakgauge.papers.judging import NOT_SETTLED, Row, judged, judged_again, shown
 from leakgauge.papers.recording import command, is_older, recorded, state_of
 from leakgauge.report import svg
 from leakgauge.report.svg import element, marker, tick
@@ -24,6 +23,8 @@ FIGURES = HERE / "papers"
 COLOURS = ("#0b6e99", "#c2410c", "#1a7a5e", "#8a3d78", "#765700", "#41454f")
 TRADE_OFF = "gradattacktable-2-trade-off.svg"
 WITHOUT_NUMBER = ("not run", "cannot be run")
+FOLDED_ABOVE = 10
+"""How many cells without a number are listed in the open."""
 WIDTH, HEIGHT, LEFT, TOP = 640.0, 300.0, 64.0, 24.0
 HEAD = """# The papers, reproduced
 
@@ -35,10 +36,16 @@ paper's. This page is generated (`python docs/make_papers.py`) from stored resul
 - **differs**: outside the tolerance, or not as claimed; with the reason, as far as it is known.
 - **cannot be run**: what is missing is said. **not run**: nobody has recorded it yet.
 - **measured**: the paper has no such number, or a `smoke` has it beside the paper's without comparing.
+- **smoke only**: of a table, that nothing but stand-ins for the paper's data was judged, at the smallest scale.
 
-The paper's column has its number with the tolerance that we allow, or what it says in words as ≥ or ≤. The verdict
-follows from our mean alone; where its interval reaches further than the tolerance, the remark says so. "Older than its
-code" says that a reproduction's own file or settings have changed since it was recorded.
+The paper's column has its number with the tolerance that we allow, or what it says in words as ≥ or ≤. "(our bar)"
+marks a bar that the paper does not state; not every table marks its own yet. The verdict follows from our mean alone. A
+cell is **not settled** if its mean meets the bar and part of its interval does not. "Older than its code" says that a
+reproduction's own file or settings have changed since it was recorded.
+
+Left out, because they print no measured number: Tables 3 and 4 of the Bayesian framework (the layers of its networks
+ConvBig and ConvNet), and of GradAttack's paper Table 1 (what earlier attacks assume) and Table 4 (which images each of
+its experiments uses).
 
 `leakgauge papers` prints the list, `leakgauge papers run bayes/table-2 --scale small --workers 2` runs one; the
 scales are `smoke` (seconds; other data or networks stand in), `small` (minutes on two cores) and `full` (the paper's
@@ -58,7 +65,7 @@ def page() -> str:
     parts += [f"| [`{name}`](#{anchor(name)}) | {one.title} | {state_of(one)} |\n" for name, one in known.items()]
     for one in known.values():
         parts.append(section(one))
-    return "".join(parts)
+    return "".join(parts).replace("``", "`")  # docstrings mark code as reStructuredText does
 
 
 def anchor(name: str) -> str:
@@ -76,7 +83,7 @@ def section(table: Table) -> str:
     if table.name == "gradattack/table-2":
         lines.append(f"\n![The plot beside Table 2: {plots.FIGURE.y}, by {plots.FIGURE.x}](papers/{TRADE_OFF})\n")
     if result is None:
-        return "".join([*lines, *scales(table, ()), unmeasured([asdict(row) for row in judged(table, None, {})])])
+        return "".join([*lines, *scales(table, ()), unmeasured(judged(table, None, {}))])
     lines.append(f"\n    {result['command']}\n")
     lines.append(
         f"\nCommit {result['commit']}, {result['date']}, {result['seconds']:.0f} processor seconds; "
@@ -86,7 +93,8 @@ def section(table: Table) -> str:
         lines.append("\nOlder than its code: what this reproduction computes has changed since; run it again.\n")
     if result["reduced"]:
         lines.append(f"\nReduced: {'; '.join(result['reduced'])}.\n")
-    lines += [rows_of(result), *remarks(table, result), *scales(table, SCALES[: SCALES.index(result["scale"]) + 1])]
+    lines += [rows_of(judged_again(table, result), result), *remarks(table, result)]
+    lines += scales(table, SCALES[: SCALES.index(result["scale"]) + 1])
     for how, _ in panels(table, result):
         lines.append(f"\n![{table.title}: {how.y} by {how.x}](papers/{panel_name(table, how)})\n")
     if result.get("pictures"):
@@ -110,14 +118,21 @@ def remarks(table: Table, result: Mapping[str, Any]) -> list[str]:
     return [f"\n{unit}: {note}.\n" for unit, note in result["notes"].items() if unit in units and unit not in shown]
 
 
-def unmeasured(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Cells without a number of ours, with the paper's: those of one reason together."""
+def unmeasured(rows: Sequence[Row]) -> str:
+    """Cells without a number of ours, with the paper's: those of one reason together, long lists folded."""
     groups: dict[str, list[str]] = {}
     for row in rows:
-        if row["verdict"] in WITHOUT_NUMBER:
-            head = f"{row['verdict'].capitalize()}{', ' + row['why'] if row['why'] else ''}"
-            groups.setdefault(head, []).append(f"{row['name']} ({row['paper']})" if row["paper"] else row["name"])
-    return "".join(f"\n{head}: {'; '.join(names)}.\n".replace("|", "\\|") for head, names in groups.items())
+        if row.verdict in WITHOUT_NUMBER:
+            head = f"{row.verdict.capitalize()}{', ' + row.why if row.why else ''}"
+            groups.setdefault(head, []).append(f"{row.name} ({row.paper})" if row.paper else row.name)
+    return "".join(listed(head, names) for head, names in groups.items())
+
+
+def listed(head: str, names: Sequence[str]) -> str:
+    text = "; ".join(names).replace("|", "\\|")
+    if len(names) <= FOLDED_ABOVE:
+        return f"\n{head}: {text}.\n"
+    return f"\n<details><summary>{head}: {len(names)} cells</summary>\n\n{text}.\n\n</details>\n"
 
 
 def trade_off() -> str:
@@ -157,21 +172,21 @@ def panel_name(table: Table, how: Figure) -> str:
     return f"{anchor(table.name)}{f'-{number + 1}' if number else ''}.svg"
 
 
-def rows_of(result: Mapping[str, Any]) -> str:
+def rows_of(rows: Sequence[Row], result: Mapping[str, Any]) -> str:
     """The rows that were measured, each with its reason or note, then those that were not."""
     same = "; ".join(result["reduced"])
-    rows = [row for row in result["rows"] if row["verdict"] not in WITHOUT_NUMBER]
-    lines = ["\n| cell | paper | ours | verdict | remark |\n|---|---|---|---|---|\n"] if rows else []
-    for row in rows:
-        ours = "" if row["value"] is None else f"{shown(row['value'])} {row['unit']}".strip()
-        if row["low"] is not None:
-            ours += f" [{row['low']:.4g}, {row['high']:.4g}]"
-        why = "" if row["why"] == same else row["why"]
-        why = why if row.get("settled", True) else "the mean does, its interval reaches further"
-        remark = "; ".join(text for text in (why, result["notes"].get(row["name"], "")) if text)
-        name, remark = (text.replace("|", "\\|") for text in (row["name"], remark))
-        lines.append(f"| {name} | {row['paper']} | {ours} | {row['verdict']} | {remark} |\n")
-    return "".join(lines) + unmeasured(result["rows"])
+    measured = [row for row in rows if row.verdict not in WITHOUT_NUMBER]
+    lines = ["\n| cell | paper | ours | verdict | remark |\n|---|---|---|---|---|\n"] if measured else []
+    for row in measured:
+        ours = "" if row.value is None else f"{shown(row.value)} {row.unit}".strip()
+        if row.low is not None:
+            ours += f" [{row.low:.4g}, {row.high:.4g}]"
+        why = "" if row.why == same else row.why
+        why = why if row.settled else NOT_SETTLED
+        remark = "; ".join(text for text in (why, result["notes"].get(row.name, "")) if text)
+        name, remark = (text.replace("|", "\\|") for text in (row.name, remark))
+        lines.append(f"| {name} | {row.paper} | {ours} | {row.verdict} | {remark} |\n")
+    return "".join(lines) + unmeasured(rows)
 
 
 def drawn(curves: Mapping[str, Sequence[Sequence[float]]], how: Figure, title: str) -> str:
@@ -181,7 +196,8 @@ def drawn(curves: Mapping[str, Sequence[Sequence[float]]], how: Figure, title: s
         return math.log10(max(value, 1e-300)) if log else value
 
     points = {
-        name: sorted((moved(x, how.log_x), moved(y, how.log_y)) for x, y in some) for name, some in curves.items()
+        name: sorted((moved(x, how.log_x), moved(y, how.log_y)) for x, y in some if math.isfinite(x + y))
+        for name, some in curves.items()
     }
     xs, ys = ([point[i] for some in points.values() for point in some] for i in (0, 1))
     x = svg.Scale(min(xs), max(xs), LEFT, WIDTH - 20)

@@ -87,7 +87,7 @@ def test_a_difference_has_its_reason_and_a_claim_fails() -> None:
 def test_a_difference_says_whether_its_interval_reaches_what_is_expected() -> None:
     far, wide = (judged(table(), Size({}), {"one": values})[0].why for values in ([9.0, 9.1, 9.05], [1.0, 9.0, 9.0]))
     assert "interval" not in far
-    assert wide.endswith("; its interval reaches what is expected")
+    assert wide.endswith("; the interval includes values that meet the bar")
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.25, "0.25"), (4215524.3164, "4,215,524.32"), (1e300, "1e+300")])
@@ -122,12 +122,11 @@ def test_workers_measure_the_same(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_run_says_why(tmp_path: Path) -> None:
-    waiting = table(sizes={}, waits="a table of sines")
-    with pytest.raises(DomainError, match="needs a table of sines"):
-        run(waiting, "smoke", tmp_path)
+    with pytest.raises(DomainError, match="no dice are left; see `leakgauge papers`"):
+        run(table(sizes={}, missing="no dice are left"), "smoke", tmp_path)
     with pytest.raises(DomainError, match="has no scale full; say --scale smoke or small"):
         run(table(), "full", tmp_path)
-    assert state_of(waiting, tmp_path) == "not run (4 of 5 cells; 1 cannot be run): needs a table of sines"
+    assert state_of(table(sizes={}), tmp_path) == "not run (4 of 5 cells; 1 cannot be run)"
     assert state_of(table(missing="dice"), tmp_path) == "cannot be run: dice"
 
 
@@ -139,7 +138,9 @@ def test_of_several_scales_the_largest_is_recorded(tmp_path: Path) -> None:
     assert largest is not None
     assert largest["scale"] == "small"
     assert largest["command"] == "leakgauge papers run dice/table-1 --scale small"
-    assert state_of(table(), tmp_path) == "reproduced (3 of 5 cells; 1 not run, 1 cannot be run), small"
+    assert state_of(table(), tmp_path) == (
+        "reproduced (3 of 5 cells, 2 of them not settled; 1 not run, 1 cannot be run), small"
+    )
     assert json.loads((tmp_path / "dice-table-1.json").read_text())["rows"][0]["name"] == "one"
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from leakgauge.cli import app
 from leakgauge.papers.catalogue import tables
-from leakgauge.papers.contract import Cell, Figure, Paper, Size, Table
+from leakgauge.papers.contract import Cell, Figure, Paper, Size, Table, Verdict, at_least, near
+from leakgauge.papers.judging import Row, judged_again
 from leakgauge.papers.recording import state_of
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -50,29 +53,53 @@ def test_the_page_has_every_table(script: ModuleType) -> None:
         assert f"\n## {name}\n" in page
 
 
-def test_cells_without_a_number_stand_together_by_reason_with_the_papers(script: ModuleType) -> None:
-    def row(name: str, paper: str, verdict: str, why: str = "") -> dict[str, object]:
-        return {"name": name, "paper": paper, "verdict": verdict, "why": why}
+def row(name: str, paper: str, verdict: Verdict, why: str = "") -> Row:
+    return Row(name, paper, "", None, None, None, 0, verdict, why)
 
+
+def test_cells_without_a_number_stand_together_by_reason_with_the_papers(script: ModuleType) -> None:
     rows = [row("a", "1 ± 0.1", "cannot be run", "no data"), row("b", "2", "not run")]
     rows += [row("c|d", "", "cannot be run", "no data"), row("e", "3", "differs", "a reason")]
     assert script.unmeasured(rows) == "\nCannot be run, no data: a (1 ± 0.1); c\\|d.\n\nNot run: b (2).\n"
 
 
+def test_long_lists_of_cells_without_a_number_are_folded(script: ModuleType) -> None:
+    text = script.unmeasured([row(f"cell {i}", "", "not run") for i in range(11)])
+    assert text.startswith("\n<details><summary>Not run: 11 cells</summary>\n\ncell 0; cell 1;")
+    assert text.endswith("cell 10.\n\n</details>\n")
+
+
+def result_of(**changes: Any) -> dict[str, Any]:
+    """A recorded result of one cell."""
+    numbers = {"value": 19.5, "low": 18.5, "high": 20.5, "samples": 3}
+    recorded = {"name": "one", "paper": "", "unit": "dB", "verdict": "reproduced", "why": "", **numbers, **changes}
+    return {"rows": [recorded], "notes": {"one": "weight 1", "two": "slow"}, "reduced": [], "scale": "small"}
+
+
+def one_cell(**changes: Any) -> Table:
+    cells = (Cell("one", near(19, 1), "dB"),)
+    whole = Table("mine/table-1", "Table 1", Paper("Me."), cells, {"small": Size({"one": {}, "two": {}})})
+    return dataclasses.replace(whole, **changes)
+
+
 def test_a_note_stands_beside_its_row_or_below(script: ModuleType) -> None:
-    how = {
-        "low": None,
-        "high": None,
-        "unit": "dB",
-        "paper": "19 ± 1",
-        "value": 19.5,
-        "why": "",
-        "verdict": "reproduced",
-    }
-    result = {"rows": [{"name": "one", **how}], "notes": {"one": "weight 1", "two": "slow"}, "reduced": []}
-    assert "| one | 19 ± 1 | 19.5 dB | reproduced | weight 1 |" in script.rows_of(result)
-    table = Table("mine/table-1", "Table 1", Paper("Me."), (Cell("one"),), {"small": Size({"one": {}, "two": {}})})
-    assert script.remarks(table, {**result, "scale": "small"}) == ["\ntwo: slow.\n"]
+    table, result = one_cell(cells=(Cell("one", near(19, 2), "dB"),)), result_of()
+    lines = script.rows_of(judged_again(table, result), result)
+    assert "| one | 19 ± 2 | 19.5 dB [18.5, 20.5] | reproduced | weight 1 |" in lines
+    assert script.remarks(table, result) == ["\ntwo: slow.\n"]
+
+
+def test_the_page_has_the_bars_and_reasons_of_today(script: ModuleType) -> None:
+    result = result_of()
+    open_cell = script.rows_of(judged_again(one_cell(), result), result)
+    assert "the mean meets the bar, part of its interval does not; weight 1 |" in open_cell
+    bar = one_cell(cells=(Cell("one", at_least(30, ours=True), "dB"),), reasons={"one": "a reason found later"})
+    differing = script.rows_of(judged_again(bar, result), result)
+    assert "| one | ≥ 30 (our bar) | 19.5 dB [18.5, 20.5] | differs | a reason found later; weight 1 |" in differing
+
+
+def test_the_page_marks_code_as_markdown_does(script: ModuleType) -> None:
+    assert "``" not in script.page()
 
 
 def test_every_curve_is_drawn_in_one_panel_with_its_own_axes(script: ModuleType) -> None:
@@ -109,7 +136,8 @@ def test_somebodys_own_table_runs_only_on_their_word(tmp_path: Path, monkeypatch
     assert done.exit_code == 0
     assert "a side    3 ± 1  3     measured" in done.output  # a smoke run judges claims alone
     assert "reduced: one side" in done.output
-    assert (tmp_path / "run" / "table-1.smoke.json").is_file()
+    assert done.output.splitlines()[-1].endswith("processor seconds; stored in run")
+    assert (tmp_path / "run" / "mine-table-1.smoke.json").is_file()  # with the paper: others may share the folder
     unknown = CliRunner().invoke(app, ["papers", "run", "bayes/table-2", "--scale", "tiny"])
     assert unknown.exit_code == 2
-    assert "smoke" in unknown.output
+    assert "say --scale smoke" in unknown.output

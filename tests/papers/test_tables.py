@@ -50,11 +50,10 @@ def test_a_table_is_whole(table: Table) -> None:
     if table.sizes:
         assert table.measure is not None
         assert not table.missing
-        assert not table.waits
         assert {"smoke", "small"} <= set(table.sizes)
         assert any(cell.claim for cell in table.cells)
     else:
-        assert table.missing or table.waits
+        assert table.missing
 
 
 def test_a_table_is_found_by_its_name_or_the_nearest_is_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -9,9 +10,11 @@ import typer
 
 from leakgauge.cli.own_code import Allowed, announce
 from leakgauge.cli.terminal import echo
-from leakgauge.errors import ExitCode
+from leakgauge.errors import DomainError, ExitCode, LeakgaugeError, brief
+from leakgauge.expr import PATH
 
 if TYPE_CHECKING:
+    from leakgauge.papers.contract import Scale
     from leakgauge.papers.judging import Outcome
 
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
@@ -59,33 +62,50 @@ def run_(
     Run the same command again to resume; nothing is computed twice.
     """
     from leakgauge.audit.engines import InProcess, LocalPool
-    from leakgauge.guards import choice
     from leakgauge.papers.catalogue import table_of
-    from leakgauge.papers.contract import SCALES
     from leakgauge.papers.recording import record as keep
-    from leakgauge.papers.running import run
+    from leakgauge.papers.running import folder_of, run
 
-    choice(scale, "scale", "papers run", SCALES)
-    announce(name, allowed=own_code)
-    table, wanted = table_of(name), scale
-    engine: Any = LocalPool(workers) if workers > 1 else InProcess()
-    outcome = run(
-        table,
-        wanted,  # type: ignore[arg-type]
-        out,
-        only=only or (),
-        engine=engine,
-        say=lambda text: echo(text, err=True),
-    )
-    _tell(outcome)
+    wanted = _scale(scale)
     if record:
-        keep(outcome)
+        _refuse_to_record_own(name)
+    announce(name, allowed=own_code)
+    table = table_of(name)
+    engine: Any = LocalPool(workers) if workers > 1 else InProcess()
+    outcome = run(table, wanted, out, only=only or (), engine=engine, say=lambda text: echo(text, err=True))
+    _tell(outcome, out or folder_of(table))
+    if record:
+        echo(keep(outcome), err=True)
     if outcome.faults:
+        echo(f"{len(outcome.faults)} of {len(table.sizes[wanted].work)} units failed")
         raise typer.Exit(ExitCode.INCOMPLETE)
 
 
-def _tell(outcome: Outcome) -> None:
-    from leakgauge.papers.judging import summary
+def _scale(text: str) -> Scale:
+    from leakgauge.papers.contract import SCALES
+
+    for scale in SCALES:
+        if text == scale:
+            return scale
+    close = get_close_matches(text, SCALES, n=1) or SCALES
+    raise DomainError(
+        f"--scale must be one of {', '.join(SCALES)}, got {brief(text)!r}",
+        where="papers run",
+        remedy=f"say --scale {close[0]}",
+    )
+
+
+def _refuse_to_record_own(name: str) -> None:
+    if PATH.fullmatch(name):
+        raise LeakgaugeError(
+            "--record writes into leakgauge's own sources, which have no place for your tables",
+            where=name,
+            remedy="leave --record out; the run folder (--out) has the result as JSON",
+        )
+
+
+def _tell(outcome: Outcome, folder: Path) -> None:
+    from leakgauge.papers.judging import NOT_SETTLED, summary
 
     table = outcome.table
     echo(f"{table.name}, {outcome.scale}: {table.title}")
@@ -103,9 +123,21 @@ def _tell(outcome: Outcome) -> None:
             echo(f"{one.verdict}: {one.name}: {one.why}")
     for one in outcome.rows:
         if not one.settled:
-            echo(f"the interval of {one.name} reaches further than {one.paper}")
+            echo(f"not settled: {one.name}: {NOT_SETTLED}")
     for what in reduced:
         echo(f"reduced: {what}")
     for unit, note in outcome.notes.items():
         echo(f"note: {unit}: {note}")
-    echo(f"{summary(outcome.rows)}; {outcome.seconds:.1f} processor seconds")
+    _warn_of_unused(outcome)
+    echo(f"{summary(outcome.rows, outcome.scale)}; {outcome.seconds:.1f} processor seconds; stored in {folder}")
+
+
+def _warn_of_unused(outcome: Outcome) -> None:
+    """Once every unit is done: samples that no cell shows or computes with."""
+    from leakgauge.papers.judging import unused
+
+    if len(outcome.units) < len(outcome.table.sizes[outcome.scale].work):
+        return
+    if names := unused(outcome.table, outcome.samples):
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        echo(f"warning: no cell uses the samples {', '.join(map(repr, names[:3]))}{more}", err=True)

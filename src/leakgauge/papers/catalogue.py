@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from leakgauge.errors import ExpressionError, LeakgaugeError, nearest
-from leakgauge.expr import PATH
+from leakgauge.expr import PATH, load
 from leakgauge.papers.contract import Table
 
 FIRST = ("bayes", "gradattack", "capacity", "lrp", "beyond")
@@ -40,12 +40,23 @@ def _papers() -> Iterator[list[ModuleType]]:
 def table_of(name: str) -> Table:
     """The table of a name, or somebody's own by ``package.module:NAME``."""
     if PATH.fullmatch(name):
-        module, _, attribute = name.partition(":")
-        table = getattr(importlib.import_module(module), attribute, None)
-        if not isinstance(table, Table):
-            raise ExpressionError("is no Table", where=name, remedy="see docs/how-to/add-a-reproduction.md")
-        return table
+        return _own(name)
     known = tables()
     if name not in known:
         raise ExpressionError("there is no such table", where=name, remedy=nearest(name, known))
     return known[name]
+
+
+def _own(path: str) -> Table:
+    """Somebody's own table; this imports their module."""
+    try:
+        table = load(path, where="papers run")
+    except LeakgaugeError:
+        raise
+    except Exception as fault:  # whatever their module does when it is imported
+        raise ExpressionError(
+            f"cannot load {path!r} ({type(fault).__name__}: {fault})", where="papers run", remedy="mend that module"
+        ) from fault
+    if not isinstance(table, Table):
+        raise ExpressionError("is no Table", where=path, remedy="see docs/how-to/add-a-reproduction.md")
+    return table

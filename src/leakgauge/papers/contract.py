@@ -14,7 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
+
+from leakgauge.errors import DomainError, nearest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,11 +30,15 @@ Samples = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True)
 class Expected:
-    """What a paper says of a number: it is ``value`` up to ``tolerance``, or at least, or at most that."""
+    """What a paper says of a number: it is ``value`` up to ``tolerance``, or at least, or at most that.
+
+    ``ours`` marks a bar that the paper does not state, such as one for a finding that it has in words or pictures.
+    """
 
     value: float
     tolerance: float = 0.0
     sign: Literal["=", "≥", "≤"] = "="
+    ours: bool = False
 
     def met_by(self, value: float) -> bool:
         if self.sign == "=":
@@ -46,19 +53,20 @@ class Expected:
 
     def __str__(self) -> str:
         within = f" ± {self.tolerance:g}" if self.tolerance else ""
-        return f"{'' if self.sign == '=' else self.sign + ' '}{self.value:.9g}{within}"
+        source = " (our bar)" if self.ours else ""
+        return f"{'' if self.sign == '=' else self.sign + ' '}{self.value:.9g}{within}{source}"
 
 
-def near(value: float, tolerance: float) -> Expected:
-    return Expected(value, tolerance)
+def near(value: float, tolerance: float, *, ours: bool = False) -> Expected:
+    return Expected(value, tolerance, ours=ours)
 
 
-def at_least(value: float) -> Expected:
-    return Expected(value, sign="≥")
+def at_least(value: float, *, ours: bool = False) -> Expected:
+    return Expected(value, sign="≥", ours=ours)
 
 
-def at_most(value: float) -> Expected:
-    return Expected(value, sign="≤")
+def at_most(value: float, *, ours: bool = False) -> Expected:
+    return Expected(value, sign="≤", ours=ours)
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,8 @@ class Cell:
     ``of`` computes it from other cells' samples, such as a difference of two columns. A ``claim`` is a finding (an
     ordering, a gap, an exact value), which even the ``smoke`` scale must show. A ``stand_in`` is measured on other data
     or another network in place of the paper's, and left out of scales that do not need it. ``missing`` says why this
-    one cell cannot be run.
+    one cell cannot be run. ``within`` has the least and the largest possible value: intervals are cut there. Of a
+    ``share`` every sample is one of these two (0 and 1 if ``within`` is not given): its interval is exact.
     """
 
     name: str
@@ -78,11 +87,18 @@ class Cell:
     claim: bool = False
     stand_in: bool = False
     missing: str = ""
+    within: tuple[float, float] | None = None
+    share: bool = False
 
 
 def difference(one: str, other: str) -> Callable[[Samples], Sequence[float]]:
-    """The paired differences of two cells' samples."""
-    return lambda samples: [a - b for a, b in zip(samples[one], samples[other], strict=True)]
+    """The paired differences of two cells' samples; equal infinities differ by 0."""
+    return lambda samples: [0.0 if a == b else a - b for a, b in zip(samples[one], samples[other], strict=True)]
+
+
+def mean_difference(one: str, other: str) -> Callable[[Samples], Sequence[float]]:
+    """The difference of two cells' means: one number, for samples that are not paired."""
+    return lambda samples: [fmean(samples[one]) - fmean(samples[other])]
 
 
 @dataclass(frozen=True)
@@ -127,9 +143,9 @@ class Table:
     """A table, figure or theorem of a paper.
 
     ``measure`` is a function of a module that takes the arguments of one unit of work; it may return the samples alone.
-    ``reasons`` says why a cell differs. ``missing`` says what the whole table lacks: it cannot be run; ``waits``, what
-    it needs that is being built. ``about`` is for readers: the conventions, and what the paper leaves open. ``grid``
-    says that the page shows the pictures that were left, row by row.
+    ``reasons`` says why a cell differs; that of ``""`` is for all others. ``missing`` says what the whole table lacks:
+    it cannot be run. ``about`` is for readers: the conventions, and what the paper leaves open. ``grid`` says that the
+    page shows the pictures that were left, row by row.
     """
 
     name: str
@@ -143,4 +159,11 @@ class Table:
     figures: tuple[Figure, ...] = ()
     grid: bool = False
     missing: str = ""
-    waits: str = ""
+
+    def __post_init__(self) -> None:
+        names = [cell.name for cell in self.cells]
+        for name in self.reasons:
+            if name and name not in names:
+                raise DomainError(
+                    f"`reasons` names {name!r}, which is no cell", where=self.name, remedy=nearest(name, names)
+                )

@@ -19,12 +19,14 @@ from torch import Tensor
 
 import leakgauge
 from leakgauge.papers.contract import SCALES, Scale, Table
-from leakgauge.papers.judging import Outcome, judged, summary
-from leakgauge.papers.units import older
+from leakgauge.papers.judging import Outcome, Row, judged, judged_again, summary
+from leakgauge.papers.units import older, restored, storable
 
 RESULTS = Path(__file__).parent / "results"
 PICTURES = 8
 """How many pictures of a row are kept."""
+NUMBERS = ("value", "low", "high")
+"""What may be infinite in a row."""
 
 
 def command(table: Table, scale: Scale) -> str:
@@ -38,7 +40,7 @@ def stored(outcome: Outcome) -> dict[str, Any]:
         "table": table.name,
         "title": table.title,
         "scale": outcome.scale,
-        "state": summary(outcome.rows),
+        "state": summary(outcome.rows, outcome.scale),
         "command": command(table, outcome.scale),
         "commit": _commit(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -46,11 +48,20 @@ def stored(outcome: Outcome) -> dict[str, Any]:
         "machine": f"{platform.machine()}, torch {torch.__version__}, Python {platform.python_version()}",
         "units": dict(outcome.units),
         "reduced": list(table.sizes[outcome.scale].reduced),
-        "rows": [asdict(row) for row in outcome.rows],
+        "rows": [_storable_row(row) for row in outcome.rows],
         "notes": dict(outcome.notes),
-        "curves": {name: [list(point) for point in points] for name, points in outcome.curves.items()},
+        "curves": {name: [[*map(storable, point)] for point in points] for name, points in outcome.curves.items()},
         "pictures": {name: strip(row[:PICTURES]) for name, row in outcome.pictures.items()},
     }
+
+
+def _storable_row(row: Row) -> dict[str, Any]:
+    numbers = {name: getattr(row, name) for name in NUMBERS}
+    return asdict(row) | {name: None if value is None else storable(value) for name, value in numbers.items()}
+
+
+def _restored_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {**row, **{name: None if row[name] is None else restored(row[name]) for name in NUMBERS}}
 
 
 def strip(pictures: Tensor) -> dict[str, Any]:
@@ -81,12 +92,36 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def record(outcome: Outcome, folder: Path = RESULTS) -> Path:
-    """Keep an outcome with the sources; of several scales the largest is kept."""
-    path, before = _path(outcome.table, folder), recorded(outcome.table, folder)
-    if before is None or SCALES.index(before["scale"]) <= SCALES.index(outcome.scale):
-        path.write_text(json.dumps(stored(outcome), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return path
+def record(outcome: Outcome, folder: Path = RESULTS) -> str:
+    """Keep an outcome with the sources unless that would lose something; a sentence says which."""
+    path, reason = _path(outcome.table, folder), refusal(outcome, recorded(outcome.table, folder))
+    if reason:
+        before = "the result that was recorded before is kept" if path.is_file() else "no result is kept"
+        return f"not recorded: {reason}; {before}"
+    path.write_text(json.dumps(stored(outcome), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return f"recorded in {path}"
+
+
+def refusal(outcome: Outcome, before: Mapping[str, Any] | None) -> str:
+    """Why an outcome must not replace what was recorded before; empty if it may.
+
+    Units may be added to a scale bit by bit, none may be lost, and a larger scale replaces a smaller one when it is
+    complete.
+    """
+    work = outcome.table.sizes[outcome.scale].work
+    if outcome.faults:
+        return f"{len(outcome.faults)} of {len(work)} units failed"
+    if not outcome.units:
+        return "no unit was run"
+    if before is None:
+        return ""
+    order = SCALES.index(before["scale"]) - SCALES.index(outcome.scale)
+    if order > 0:
+        return f"{before['scale']} is recorded, which is larger than {outcome.scale}"
+    needed = [unit for unit in before.get("units", {}) if unit in work] if order == 0 else list(work)
+    if lost := [unit for unit in needed if unit not in outcome.units]:
+        return f"{len(lost)} of {len(needed)} units that it needs were not run, such as {lost[0]!r}"
+    return ""
 
 
 def recorded(table: Table, folder: Path = RESULTS) -> dict[str, Any] | None:
@@ -95,7 +130,8 @@ def recorded(table: Table, folder: Path = RESULTS) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return result
+    curves = {name: [[*map(restored, point)] for point in points] for name, points in result["curves"].items()}
+    return {**result, "rows": [_restored_row(row) for row in result["rows"]], "curves": curves}
 
 
 def is_older(table: Table, result: Mapping[str, Any]) -> bool:
@@ -106,11 +142,12 @@ def is_older(table: Table, result: Mapping[str, Any]) -> bool:
 def state_of(table: Table, folder: Path = RESULTS) -> str:
     """The state of a table in words: what was recorded, or why nothing can be."""
     result = recorded(table, folder)
-    if result is not None:
-        return f"{result['state']}, {result['scale']}{', older than its code' if is_older(table, result) else ''}"
-    word = summary(judged(table, None, {}))
-    why = table.missing or (f"needs {table.waits}" if table.waits else "")
-    return f"{word}: {why}" if why else word
+    if result is None:
+        word = summary(judged(table, None, {}))
+        return f"{word}: {table.missing}" if table.missing else word
+    word = summary(judged_again(table, result), result["scale"])
+    scale = "" if word.startswith("smoke only") else f", {result['scale']}"
+    return f"{word}{scale}{', older than its code' if is_older(table, result) else ''}"
 
 
 def _path(table: Table, folder: Path) -> Path:

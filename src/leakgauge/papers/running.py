@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -12,17 +12,24 @@ from torch import Tensor
 from leakgauge.audit.cells import CallCell
 from leakgauge.audit.engines import Engine, InProcess
 from leakgauge.audit.run import claim
-from leakgauge.audit.store import Store, write
-from leakgauge.errors import DomainError
+from leakgauge.audit.store import Store, StoreError, write
+from leakgauge.errors import DomainError, LeakgaugeError, nearest
 from leakgauge.papers.contract import Scale, Table
 from leakgauge.papers.judging import Outcome, judged
 from leakgauge.papers.recording import stored
-from leakgauge.papers.units import units_of
+from leakgauge.papers.units import read_unit, units_of
 from leakgauge.storage.lock import locked
 from leakgauge.storage.private import prepare
 from leakgauge.study.study import Study
 
 OUTPUT = Path("papers-output")
+PLAIN_FAULTS = ("RuntimeError", "TypeError", "ValueError")
+"""Whose messages say enough without the name of the class; so do those of leakgauge's own errors."""
+
+
+def folder_of(table: Table) -> Path:
+    """Where a table is run if nothing else is said: tables of a paper that need the same unit of work share it."""
+    return OUTPUT / table.name.partition("/")[0]
 
 
 def run(
@@ -39,32 +46,58 @@ def run(
     ``only`` names units of work to run; those that are stored already count as well. The folder is by default that of
     the paper, ``papers-output/<paper>``: tables that need the same unit of work share it.
     """
-    size = table.sizes.get(scale)
-    if size is None or table.measure is None:
-        what = table.missing or (f"needs {table.waits}" if table.waits else f"has no scale {scale}")
-        remedy = f"say --scale {' or '.join(table.sizes)}" if table.sizes else "see `leakgauge papers`"
-        raise DomainError(what, where=table.name, remedy=remedy)
-    if lost := [name for name in only if name not in size.work]:
-        raise DomainError(f"no unit {lost[0]!r}", where=table.name, remedy=f"say one of {', '.join(size.work)}")
+    _check(table, scale, only)
     cells = units_of(table, scale)
-    paper, _, short = table.name.partition("/")
-    store, faults = Store(folder or OUTPUT / paper), dict[str, str]()
+    store, faults = Store(folder or folder_of(table)), dict[str, str]()
     prepare(store.folder)
-    with locked(store.folder):
+    with locked(store.folder, remedy="wait until it has ended, or give another --out"):
         claim(store)
         store.sweep()
+        _forget_unreadable(store, cells.values())
         left = [cell for name, cell in cells.items() if not store.done(cell.id) and (not only or name in only)]
         names = {cell.id: name for name, cell in cells.items()}
         # a call carries all that it needs: engines pass the study on, and no cell of this plan asks for it
         for cell, fault in (engine or InProcess()).run(cast(Study, None), left, store):
             if fault is not None:
-                faults[names[cell.id]] = fault
-            say(f"{names[cell.id]}: {fault or 'done'}")
+                sentence = _without_class(fault)
+                say(f"{names[cell.id]}: {'failed in the same way' if sentence in faults.values() else sentence}")
+                faults[names[cell.id]] = sentence
+            else:
+                say(f"{names[cell.id]}: done")
         outcome = _gathered(table, scale, store, cells, faults)
         write(
-            store.folder / f"{short}.{scale}.json", json.dumps(stored(outcome), indent=1, ensure_ascii=False).encode()
+            store.folder / f"{table.name.replace('/', '-')}.{scale}.json",
+            json.dumps(stored(outcome), indent=1, ensure_ascii=False).encode(),
         )
     return outcome
+
+
+def _check(table: Table, scale: Scale, only: Sequence[str]) -> None:
+    size = table.sizes.get(scale)
+    if size is None or table.measure is None:
+        what = table.missing or f"has no scale {scale}"
+        remedy = f"say --scale {' or '.join(table.sizes)}" if table.sizes else "see `leakgauge papers`"
+        raise DomainError(what, where=table.name, remedy=remedy)
+    for name in only:
+        if name not in size.work:
+            raise DomainError(f"no unit {name!r}", where=table.name, remedy=nearest(name, size.work, quoted=True))
+
+
+def _forget_unreadable(store: Store, cells: Iterable[CallCell]) -> None:
+    """Remove stored units that lack samples, notes or curves, so that they are computed again."""
+    for cell in cells:
+        if store.done(cell.id) and read_unit(store.result(cell.id)) is None:
+            store.cell(cell.id).unlink()
+
+
+def _without_class(fault: str) -> str:
+    """A fault without the name of its class, where the message is a sentence."""
+    name, _, sentence = fault.partition(": ")
+    known, classes = set(PLAIN_FAULTS), [LeakgaugeError]
+    while classes:
+        known.add((one := classes.pop()).__name__)
+        classes += one.__subclasses__()
+    return sentence if sentence and name in known else fault
 
 
 def _gathered(
@@ -77,11 +110,15 @@ def _gathered(
     done = {name: cell for name, cell in cells.items() if store.done(cell.id)}
     for cell in done.values():
         result = store.result(cell.id)
-        for name, values in result["samples"].items():
+        if (unit := read_unit(result)) is None:
+            raise StoreError(
+                "lacks what a unit of work leaves", where=str(store.cell(cell.id)), remedy="delete it and run again"
+            )
+        for name, values in unit.samples.items():
             samples.setdefault(name, []).extend(values)
-        for name, points in result["curves"].items():
-            curves.setdefault(name, []).extend((x, y) for x, y in points)
-        notes |= result["notes"]
+        for name, points in unit.curves.items():
+            curves.setdefault(name, []).extend(points)
+        notes |= unit.notes
         if table.grid and "tensors" in result:
             pictures |= store.tensors(cell.id)
     spent = store.timings() if (store.folder / "log.jsonl").is_file() else {}
