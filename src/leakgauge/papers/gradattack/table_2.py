@@ -8,10 +8,11 @@ network stands in, only orderings are compared.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from statistics import fmean, stdev
+from math import inf
+from statistics import stdev
 from typing import Any
 
-from leakgauge.papers.contract import Cell, Samples, Size, Table, at_least, difference, near
+from leakgauge.papers.contract import Cell, Samples, Size, Table, at_least, difference, mean_difference, near
 from leakgauge.papers.gradattack.attacking import DEFENSES, SAMPLE, Knowledge, measure
 from leakgauge.papers.gradattack.network import FULL, FULL_LESS
 from leakgauge.papers.sources import GRADATTACK
@@ -68,7 +69,7 @@ def _printed(rows: Printed) -> list[Cell]:
         for defense, *values in zip(DEFENSES, *(column.split() for column in columns), strict=True):
             name = f"{attack}, B = {batch}, {defense}: LPIPS"
             average, *others = map(float, values)
-            cells.append(Cell(name, near(average, 0.05)))
+            cells.append(Cell(name, near(average, 0.05), within=(0.0, inf)))
             for (word, (tolerance, how)), value in zip(STATISTICS.items(), others, strict=True):
                 cells.append(Cell(f"{name}, {word}", near(value, tolerance), of=_of(name, how)))
     return cells
@@ -87,7 +88,7 @@ def _all(rows: Printed) -> Size:
     return Size({k: v for one in units for k, v in one.items()}, FULL_LESS)
 
 
-OTHERWISE = "the paper feeds LPIPS normalised pixels and takes the nearest target of each (see ``conventions``)"
+OTHERWISE = "the paper feeds LPIPS normalised pixels and takes the nearest target of each (see `conventions`)"
 NET, BRIEF = "ConvNet, ", "Fashion-MNIST, "
 FEW: dict[str, Any] = {"name": SAMPLE, "batch": 1, "batches": 2, "steps": 30, "training": 8, "perceptual": False}
 COLUMNS = ("none", "prune 0.9", "prune 0.99", "prune 0.999", "MixUp 4", "InstaHide 4")
@@ -112,18 +113,19 @@ def _smoke(*cases: tuple[str, str]) -> dict[str, dict[str, Any]]:
 
 def _gap(title: str, above: str, below: str, least: float = 0.0, prefix: str = NET) -> Cell:
     """A gap of LPIPS, the larger is the worse picture; of means, since batches may differ in number."""
-    one, other = f"{prefix}{above}: LPIPS", f"{prefix}{below}: LPIPS"
-    return Cell(title, at_least(least), "", lambda s: [fmean(s[one]) - fmean(s[other])], True)
+    of = mean_difference(f"{prefix}{above}: LPIPS", f"{prefix}{below}: LPIPS")
+    return Cell(title, at_least(least, ours=least > 0), "", of, True)
 
 
 def _brief_gap(title: str, above: str, below: str, least: float) -> Cell:
     """A gap of SSIM at the smallest scale, the larger is the better picture."""
     of = difference(f"{BRIEF}{above}: SSIM", f"{BRIEF}{below}: SSIM")
-    return Cell(f"{BRIEF}{title}", at_least(least), "", of, True, True)
+    return Cell(f"{BRIEF}{title}", at_least(least, ours=True), "", of, True, True)
 
 
 def _measured(units: dict[str, Any], metric: str) -> list[Cell]:
-    return [Cell(f"{name}: {metric}", stand_in=True) for name in units]
+    within = (-1.0, 1.0) if metric == "SSIM" else (0.0, inf)
+    return [Cell(f"{name}: {metric}", stand_in=True, within=within) for name in units]
 
 
 def _others(units: dict[str, Any]) -> list[Cell]:
