@@ -32,6 +32,7 @@ def papers(context: typer.Context) -> None:
 
     Reproduced: same network, data and metric, within the stated tolerance. Holds when reduced: within the tolerance,
     with less of something, which is listed. Differs: the reason is stated. Cannot be run: what is missing is stated.
+    Not settled: the mean meets the bar, part of its interval does not. Smoke only: nothing but stand-ins was judged.
     """
     if context.invoked_subcommand is not None:
         return
