@@ -28,7 +28,7 @@ FOLDED_ABOVE = 10
 WIDTH, HEIGHT, LEFT, TOP = 640.0, 300.0, 64.0, 24.0
 HEAD = """# The papers, reproduced
 
-Every table, figure and theorem of the papers that leakgauge builds on, as one command each; our number beside the
+Tables, figures and theorems of the papers that leakgauge builds on, as one command each; our number beside the
 paper's. This page is generated (`python docs/make_papers.py`) from stored results; each has its command and commit.
 
 - **reproduced**: same network, data and metric, within the stated tolerance.
@@ -45,7 +45,9 @@ reproduction's own file or settings have changed since it was recorded.
 
 Left out, because they print no measured number: Tables 3 and 4 of the Bayesian framework (the layers of its networks
 ConvBig and ConvNet), and of GradAttack's paper Table 1 (what earlier attacks assume) and Table 4 (which images each of
-its experiments uses).
+its experiments uses). Of the figures, Figure 1 of the Bayesian framework and that of LRP illustrate a text;
+GradAttack's Figures 3, 6, 7 and 9 to 12 are pictures of what its Tables 2 and 5 count; its Figures 4 and 5, pictures by
+the weight of a prior, were not repeated.
 
 `leakgauge papers` prints the list, `leakgauge papers run bayes/table-2 --scale small --workers 2` runs one; the
 scales are `smoke` (seconds; other data or networks stand in), `small` (minutes on two cores) and `full` (the paper's
@@ -129,9 +131,9 @@ def unmeasured(rows: Sequence[Row]) -> str:
 
 
 def listed(head: str, names: Sequence[str]) -> str:
-    text = "; ".join(names).replace("|", "\\|")
+    text = "; ".join(names)
     if len(names) <= FOLDED_ABOVE:
-        return f"\n{head}: {text}.\n"
+        return f"\n{head}: {text}.\n".replace("|", "\\|")
     return f"\n<details><summary>{head}: {len(names)} cells</summary>\n\n{text}.\n\n</details>\n"
 
 
@@ -159,9 +161,12 @@ def figures() -> dict[Path, str]:
 
 
 def panels(table: Table, result: Mapping[str, Any]) -> list[tuple[Figure, dict[str, Any]]]:
-    """Every drawing of a table with its curves, if one has more than a point."""
+    """Every drawing of a table with the finite points of its curves, if one has more than a point."""
+    finite = {
+        name: [point for point in some if all(map(math.isfinite, point))] for name, some in result["curves"].items()
+    }
     chosen = [
-        (how, {name.removesuffix(how.of): some for name, some in result["curves"].items() if name.endswith(how.of)})
+        (how, {name.removesuffix(how.of): some for name, some in finite.items() if name.endswith(how.of) and some})
         for how in table.figures
     ]
     return [(how, curves) for how, curves in chosen if any(len(points) > 1 for points in curves.values())]
@@ -196,8 +201,7 @@ def drawn(curves: Mapping[str, Sequence[Sequence[float]]], how: Figure, title: s
         return math.log10(max(value, 1e-300)) if log else value
 
     points = {
-        name: sorted((moved(x, how.log_x), moved(y, how.log_y)) for x, y in some if math.isfinite(x + y))
-        for name, some in curves.items()
+        name: sorted((moved(x, how.log_x), moved(y, how.log_y)) for x, y in some) for name, some in curves.items()
     }
     xs, ys = ([point[i] for some in points.values() for point in some] for i in (0, 1))
     x = svg.Scale(min(xs), max(xs), LEFT, WIDTH - 20)

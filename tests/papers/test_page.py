@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import math
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -115,6 +116,7 @@ def test_every_curve_is_drawn_in_one_panel_with_its_own_axes(script: ModuleType)
     assert ">one<" in drawing
     assert "epsilon" not in drawing
     assert script.panels(table, {"curves": {"one, capacity": [[5.0, 0.3]]}}) == []  # a point is no curve
+    assert script.panels(table, {"curves": {"one, capacity": [[5.0, 0.3], [6.0, math.inf]]}}) == []  # nor is infinity
 
 
 def test_the_command_prints_one_line_each() -> None:
