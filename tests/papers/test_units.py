@@ -73,6 +73,10 @@ def test_numbers_are_restored_as_they_were(value: float) -> None:
     assert restored(json.loads(json.dumps(storable(value), allow_nan=False))) == value
 
 
+def test_infinity_is_stored_by_name() -> None:
+    assert (storable(math.inf), storable(-math.inf), storable(1e300)) == ("inf", "-inf", 1e300)
+
+
 def test_older_cells_have_a_large_number_for_infinity() -> None:
     unit = read_unit({"samples": {"x": [1.0, 1e300, -1e300]}, "notes": {}, "curves": {}})
     assert unit is not None
