@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import importlib
 import json
 import math
@@ -16,6 +15,7 @@ import pytest
 from leakgauge.errors import DomainError
 from leakgauge.papers.catalogue import table_of
 from leakgauge.papers.contract import Cell, Measured, Paper, Size, Table, at_least, difference
+from leakgauge.papers.reached import reached, reached_from
 from leakgauge.papers.running import run
 from leakgauge.papers.units import code_of, read_unit, restored, storable, units_of
 
@@ -124,10 +124,50 @@ def test_somebodys_units_change_with_the_code_beside_them(
     assert code_of(measure) != before
 
 
-def test_leakgauges_own_units_change_with_the_file_of_measure_alone() -> None:
-    ids = [cell.id for cell in units_of(table_of("idlg/table-1"), "smoke").values()]
-    measure = table_of("idlg/table-1").measure
-    assert measure is not None
-    path = Path(sys.modules[measure.__module__].__file__ or "")
-    assert code_of(measure) == hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    assert len(set(ids)) == 2
+def test_leakgauges_own_units_change_with_what_measure_reaches() -> None:
+    code = reached_from("leakgauge.papers.bayes.table_5", "measure")
+    assert "def measure(" in code
+    assert "def task_at(" in code  # of another module of the room
+    assert "TABLES" not in code
+    assert "class Cell" not in code  # a word of the contract
+    assert len({cell.id for cell in units_of(table_of("idlg/table-1"), "smoke").values()}) == 2
+
+
+MODULE = '''"""Text."""
+from somewhere import helper, other
+RATE, BAR = 1, 2
+NAMES = [name for name in "ab"]
+def cached(f):
+    return f
+@cached
+def measure(name):
+    """Doc."""
+    return helper(inner(name))
+def inner(x):
+    if x:
+        return RATE
+def cell():
+    return 3
+TABLES = (cell(), *(name for name in NAMES), other)
+'''
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "matters"),
+    [
+        ("RATE, BAR = 1", "RATE, BAR = 5", True),
+        ("return RATE", "return 2 * RATE", True),
+        ("@cached\n", "", True),
+        ("    return f", "    return None", True),
+        ("import helper", "import other as helper", True),
+        ("return 3", "return 4", False),
+        ('"""Doc."""', '"""Another."""', False),
+        ('"""Text."""', '"""Another."""', False),
+        ('in "ab"', 'in "abc"', False),
+        ("TABLES = (cell(), ", "TABLES = (", False),
+        ("def inner", "\n\ndef inner", False),
+    ],
+)
+def test_only_what_measure_reaches_in_its_file_counts(before: str, after: str, matters: bool) -> None:
+    assert before in MODULE
+    assert (reached(MODULE, "measure") != reached(MODULE.replace(before, after), "measure")) == matters

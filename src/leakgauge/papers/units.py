@@ -17,6 +17,7 @@ from leakgauge.audit.cells import CallCell
 from leakgauge.audit.store import canonical
 from leakgauge.errors import DomainError
 from leakgauge.papers.contract import Measured, Samples, Scale, Table
+from leakgauge.papers.reached import reached_from
 
 LARGEST = 1e300
 """What stood for infinity in cells that were stored before ``INFINITIES``."""
@@ -50,15 +51,15 @@ def _check_arguments(table: str, unit: str, values: Mapping[str, Any]) -> None:
 def code_of(measure: Callable[..., Any]) -> str:
     """The hash of the code that a unit is measured by.
 
-    Of leakgauge's own tables this is the file of ``measure``. Of somebody else's it is all Python files of the package,
-    or of the folder if the module is in no package: what ``measure`` imports from there counts as well.
+    Of leakgauge's own tables this is what ``measure`` reaches in this room. Of somebody else's it is every Python file
+    of the package, or of the folder if the module is in no package: what ``measure`` imports from there counts as well.
     """
     source = inspect.getsourcefile(measure)
     if source is None:
         return ""
     package = measure.__module__.partition(".")[0]
     if package == "leakgauge":
-        return hashlib.sha256(Path(source).read_bytes()).hexdigest()[:16]
+        return hashlib.sha256(reached_from(measure.__module__, measure.__name__).encode()).hexdigest()[:16]
     digest = hashlib.sha256()
     for name, path in sorted(_files_beside(package, Path(source))):
         digest.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
