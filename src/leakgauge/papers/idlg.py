@@ -32,16 +32,17 @@ def _work(name: str, records: int, steps: int) -> dict[str, dict[str, object]]:
 
 
 SMOKE = "fashion_mnist_sample"
+PERCENT = (0.0, 100.0)
 TABLES = (
     Table(
         "idlg/table-1",
         "Table 1: accuracy of the extracted labels, DLG and iDLG",
         IDLG,
         (
-            Cell("mnist, DLG", near(89.9, 10), "%"),
-            Cell("mnist, iDLG", near(100, 0), "%", claim=True),
-            Cell(f"{SMOKE}, DLG", None, "%", stand_in=True),
-            Cell(f"{SMOKE}, iDLG", near(100, 0), "%", claim=True, stand_in=True),
+            Cell("mnist, DLG", near(89.9, 10), "%", within=PERCENT, share=True),
+            Cell("mnist, iDLG", near(100, 0), "%", claim=True, within=PERCENT, share=True),
+            Cell(f"{SMOKE}, DLG", None, "%", stand_in=True, within=PERCENT, share=True),
+            Cell(f"{SMOKE}, iDLG", near(100, 0), "%", claim=True, stand_in=True, within=PERCENT, share=True),
             Cell("mnist: iDLG above DLG", at_least(0), "%", difference("mnist, iDLG", "mnist, DLG")),
             Cell("CIFAR-100, DLG", near(83.3, 10), "%", missing=NO_DATA),
             Cell("CIFAR-100, iDLG", near(100, 0), "%", missing=NO_DATA),

@@ -116,7 +116,7 @@ def _dirac(task: Task, truth: Records) -> list[float]:
 
 
 def _table(number: int, title: str, names: tuple[str, ...]) -> Table:
-    cells = tuple(Cell(name, at_most(ROUNDING), claim=True) for name in names)
+    cells = tuple(Cell(name, at_most(ROUNDING, ours=True), claim=True) for name in names)
     sizes = dict.fromkeys(SCALES, Size({"all": {}}))
     return Table(f"bayes/table-{number}", f"Table {number}: {title}", BAYES, cells, sizes, measure, __doc__ or "")
 

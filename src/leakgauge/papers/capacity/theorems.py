@@ -71,7 +71,10 @@ TABLES = (
         CAPACITY,
         (
             *(Cell(f"{_gaussian(*c)}: as printed", near(_printed(*c), EXACT * _printed(*c))) for c in GAUSSIAN),
-            *(Cell(f"{_gaussian(*c)}: corrected, over the integral", near(1, EXACT), claim=True) for c in GAUSSIAN),
+            *(
+                Cell(f"{_gaussian(*c)}: corrected, over the integral", near(1, EXACT, ours=True), claim=True)
+                for c in GAUSSIAN
+            ),
         ),
         dict.fromkeys(SCALES, Size({"all": {}})),
         measure_gaussian,
@@ -82,7 +85,7 @@ TABLES = (
         "capacity/theorem-iv-1",
         "Theorem IV.1: capacity of von Mises-Fisher noise",
         CAPACITY,
-        tuple(Cell(f"p = {p}, κ = {k:g}", near(1, EXACT), claim=True) for p, k in VMF),
+        tuple(Cell(f"p = {p}, κ = {k:g}", near(1, EXACT, ours=True), claim=True) for p, k in VMF),
         dict.fromkeys(SCALES, Size({"all": {}})),
         measure_vmf,
         "The theorem over the integral of the definition.",

@@ -48,8 +48,8 @@ TABLES = (
             for depth, batch in CASES
             for where in [f"{depth} hidden layers, {batch} images"]
             for cell in (
-                Cell(f"{where}: outside the span", at_most(ROUNDING), claim=True),
-                Cell(f"{where}: outside the span of all but one", at_least(1e-3), claim=True),
+                Cell(f"{where}: outside the span", at_most(ROUNDING, ours=True), claim=True),
+                Cell(f"{where}: outside the span of all but one", at_least(1e-3, ours=True), claim=True),
             )
         ),
         dict.fromkeys(SCALES, Size({f"{d}, {b}": {"depth": d, "batch": b} for d, b in CASES})),

@@ -105,8 +105,8 @@ def _mean_gap(one: str, other: str) -> Any:
 BRIEF, INSTEAD = "sample, ", "Fashion-MNIST and an autoencoder instead of ImageNet and BigGAN"
 DOWNHILL = (
     "our generator draws the true image better than the search finds it: the loss falls from where GGL ended to the "
-    "true latent for nearly every image, with LRP or without (see the rows of the least loss; so it does after 800 "
-    "generations), and the line says little of the defense"
+    "true latent for nearly every image, with LRP or without (see the rows of the least loss), and the line says little "
+    "of the defense"
 )
 FEW: dict[str, Any] = {"name": "fashion_mnist_sample", "model": "cnn_13700", "records": 3, "steps": 25}
 FEW |= {"public": 1000, "epochs": 8, "perceptual": False, "inversion": 100}
@@ -116,8 +116,8 @@ TABLES = (
         "Figure 4: loss and LPIPS between found and true latent",
         LRP,
         (
-            *(Cell(f"{arm}: rank correlation") for arm in ARMS),
-            *(Cell(f"{arm}: least loss where GGL ended") for arm in ARMS),
+            *(Cell(f"{arm}: rank correlation", within=(-1, 1)) for arm in ARMS),
+            *(Cell(f"{arm}: least loss where GGL ended", share=True) for arm in ARMS),
             Cell(
                 "none above LRP",
                 at_least(0),
@@ -129,7 +129,7 @@ TABLES = (
                 at_least(0),
                 of=_mean_gap("LRP, any scale: rank correlation", "LRP: rank correlation"),
             ),
-            *(Cell(f"{BRIEF}{arm}: rank correlation", stand_in=True) for arm in ("none", "LRP")),
+            *(Cell(f"{BRIEF}{arm}: rank correlation", stand_in=True, within=(-1, 1)) for arm in ("none", "LRP")),
             Cell(
                 f"{BRIEF}none above LRP",
                 at_least(0),

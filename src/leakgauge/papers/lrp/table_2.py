@@ -81,11 +81,25 @@ CLAIM = Cell("LRP less vanilla I", at_least(-0.5), "%", difference(*PAIR), claim
 CLAIMS = (
     CLAIM,
     Cell("IID: LRP less vanilla", at_least(-0.5), "%", difference(*IID)),
-    Cell(f"{COLOUR}LRP less vanilla I", at_least(-2), "%", difference(*(f"{COLOUR}{a}" for a in PAIR)), False, True),
+    Cell(
+        f"{COLOUR}LRP less vanilla I",
+        at_least(-2, ours=True),
+        "%",
+        difference(*(f"{COLOUR}{a}" for a in PAIR)),
+        False,
+        True,
+    ),
 )
 STAND_INS = (
     *(Cell(f"{SAMPLE}{arm}", None, "%", stand_in=True) for arm in PAIR),
-    Cell(f"{SAMPLE}LRP less vanilla I", at_least(-5), "%", difference(*(f"{SAMPLE}{a}" for a in PAIR)), True, True),
+    Cell(
+        f"{SAMPLE}LRP less vanilla I",
+        at_least(-5, ours=True),
+        "%",
+        difference(*(f"{SAMPLE}{a}" for a in PAIR)),
+        True,
+        True,
+    ),
 )
 """Of 500 test images, where 5 % are two deviations of the difference; the paper loses less than 0.5 %."""
 SIZES: dict[Any, Size] = {
@@ -126,10 +140,10 @@ TABLES = (
         SIZES,
         measure,
         "100 clients, 10 a round, 50 steps on batches of 32 (CIFAR-10: 40), rate 0.01 with a cosine; LeNet-5 "
-        "for MNIST. The paper's rounds and its shallow CNN are in its appendix. CIFAR-10 as far as two cores allow: a "
-        "small network, fewer rounds, no augmentation, so that accuracies are compared with each other, not with the "
-        "paper's.",
-        {"": "rounds and network are ours; the paper prints neither"},
+        "for MNIST. The paper's rounds and its shallow CNN are in its appendix, which we lack. CIFAR-10 as far as two "
+        "cores allow: a small network, fewer rounds, no augmentation, so that accuracies are compared with each other, "
+        "not with the paper's.",
+        {"": "rounds and network are ours; the paper has them in an appendix that we lack"},
     ),
     Table(
         "lrp/figure-5",
