@@ -105,8 +105,8 @@ def _mean_gap(one: str, other: str) -> Any:
 BRIEF, INSTEAD = "sample, ", "Fashion-MNIST and an autoencoder instead of ImageNet and BigGAN"
 DOWNHILL = (
     "our generator draws the true image better than the search finds it: the loss falls from where GGL ended to the "
-    "true latent for nearly every image, with LRP or without (see the rows of the least loss), and the line says little "
-    "of the defense"
+    "true latent for nearly every image, with LRP or without (see the rows of the least loss); the line says little of "
+    "the defense"
 )
 FEW: dict[str, Any] = {"name": "fashion_mnist_sample", "model": "cnn_13700", "records": 3, "steps": 25}
 FEW |= {"public": 1000, "epochs": 8, "perceptual": False, "inversion": 100}
