@@ -2,7 +2,8 @@
 
 Of a function that ran its code counts; of another one its head where it is a method or decorated, since it may override
 a method, be asked for by name, or be registered. What runs at import counts, but for imports of names that nothing of
-this uses from modules that were loaded anyway, and for the ``version`` of a part, which names its results.
+this uses from modules that were loaded anyway, for the ``version`` of a part, which names its results, and for
+constants whose names nothing uses, in any module.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from evidence.syntax import Home, chains, dump, functions, head, imports, outline, walk
+from evidence.syntax import Home, bound, chains, dump, functions, head, imports, outline, walk
 
 Importing = ast.Import | ast.ImportFrom
 
@@ -33,24 +34,49 @@ class Contents:
     def __init__(self, tree: ast.Module, package: str, *, is_package: bool) -> None:
         rest = outline(tree)
         statements = [node for node in rest.body if isinstance(node, Importing)]
-        if not is_package:  # what a package imports is there for others
-            rest.body = [node for node in rest.body if not isinstance(node, Importing)]
+        self.constants: dict[str, list[ast.stmt]] = {}
+        if not is_package:  # what a package imports and names is there for others
+            for node in filter(_is_constant, rest.body):
+                for name in bound(node):
+                    self.constants.setdefault(name, []).append(node)
+            rest.body = [node for node in rest.body if not isinstance(node, Importing) and not _is_constant(node)]
         self.imports = {} if is_package else _homes(statements, package)
         self.at_import, self.uses = _digest(rest), _names(rest)
         self.functions = [_function(name, node) for name, node in functions(tree)]
 
-    def digests(self, ran: Collection[str], loads: Callable[[Home], bool]) -> Iterator[str]:
-        """A line for everything that counts, given the functions that ran, and whether an import would load more."""
+    def used(self, ran: Collection[str]) -> set[str]:
+        """The names that what runs at import and the functions that ran use."""
+        return set(self.uses.union(*(function.uses for function in self.functions if function.name in ran)))
+
+    def used_by(self, constants: Collection[str]) -> set[str]:
+        """The names that some of its constants use."""
+        return {name for one in constants for node in self.constants.get(one, ()) for name in _names(node)}
+
+    def digests(self, ran: Collection[str], used: Collection[str], loads: Callable[[Home], bool]) -> Iterator[str]:
+        """A line for everything that counts, given the functions that ran, the names that are used in any module, and
+        whether an import would load more."""
         yield self.at_import
-        used = self.uses.union(*(function.uses for function in self.functions if function.name in ran))
         for function in self.functions:
             if function.name in ran:
                 yield f"{function.name}:{function.digest}"
             elif function.head:
                 yield f"{function.name}:{function.head}"
+        counted = [name for name in self.constants if name in used]
+        for name in counted:
+            yield f"{name}:{' '.join(map(_digest, self.constants[name]))}"
+        here = self.used(ran) | self.used_by(counted)
         for name, home in self.imports.items():
-            if name in used or loads(home):
+            if name in here or loads(home):
                 yield f"import {name}:{home}"
+
+
+def _is_constant(statement: ast.stmt) -> bool:
+    """``NAME = …`` without a call: nothing happens but that a name gets a value."""
+    if not isinstance(statement, ast.Assign | ast.AnnAssign) or not bound(statement):
+        return False
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    plain = all(isinstance(node, ast.Name | ast.Tuple) for node in targets)
+    return plain and not any(isinstance(node, ast.Call) for node in ast.walk(statement))
 
 
 def _homes(statements: list[Importing], package: str) -> dict[str, Home]:
@@ -67,4 +93,5 @@ def _digest(node: ast.AST) -> str:
 
 
 def _names(node: ast.AST) -> frozenset[str]:
-    return frozenset(chain[0] for chain in chains(walk(node)))
+    """Every name that some code uses, attributes included."""
+    return frozenset(name for chain in chains(walk(node)) for name in chain)

@@ -64,10 +64,11 @@ class Fingerprint:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some code of a module: what it says, and what it refers to."""
+    """Some code of a module: what it says, what it refers to, and the names that it uses."""
 
     digest: str
     targets: frozenset[Home]
+    names: frozenset[str]
 
 
 class Sources:
@@ -104,7 +105,8 @@ class Sources:
         if node not in self._pieces:
             text = f"{module.name}:{dump(node)}"
             targets = frozenset(home for home in self._targets(module, node) if home[0].partition(".")[0] in ROOTS)
-            self._pieces[node] = Piece(hashlib.sha256(text.encode()).hexdigest(), targets)
+            names = frozenset(name for chain in chains(walk(node)) for name in chain)
+            self._pieces[node] = Piece(hashlib.sha256(text.encode()).hexdigest(), targets, names)
         return self._pieces[node]
 
     def _targets(self, module: Module, node: ast.AST) -> Iterator[Home]:
@@ -159,12 +161,21 @@ class Sources:
             place, symbol = home
             return any(name not in {*ran, *FRAMEWORK} and self.module(name) for name in (place, f"{place}.{symbol}"))
 
-        for name in ran:
-            if name not in FRAMEWORK and not name.startswith(CHECKS):
-                visit.executed(name, ran[name], loads)
+        modules = [name for name in ran if name not in FRAMEWORK and not name.startswith(CHECKS)]
+        used = self._used({name: ran[name] for name in modules}, visit.names)
+        for name in modules:
+            visit.executed(name, ran[name], used, loads)
         for use in uses:
             visit.add_files(self.root / use)
         return visit.result()
+
+    def _used(self, ran: Mapping[str, Sequence[str]], used: set[str]) -> set[str]:
+        """Every name that something uses which ran, by whatever module, and that constants use which are used."""
+        parts = [(module.contents, ran[name]) for name in ran if (module := self.module(name))]
+        names = used.union(*(contents.used(functions) for contents, functions in parts))
+        while more := set().union(*(contents.used_by(names) for contents, _ in parts)) - names:
+            names |= more
+        return names
 
 
 class Module:
@@ -233,6 +244,7 @@ class _Visit:
         self.code: set[Path] = set()
         self.data: set[Path] = set()
         self.missing: set[str] = set()
+        self.names: set[str] = set()
 
     def import_(self, name: str) -> None:
         """A module, and the packages around it, whose ``__init__`` runs first."""
@@ -286,10 +298,11 @@ class _Visit:
         self.code.add(module.path)
         if piece.digest not in self.digests:
             self.digests.add(piece.digest)
+            self.names |= piece.names
             for home in piece.targets:
                 self.target(home)
 
-    def executed(self, name: str, ran: Collection[str], loads: Callable[[Home], bool]) -> None:
+    def executed(self, name: str, ran: Collection[str], used: Collection[str], loads: Callable[[Home], bool]) -> None:
         """A module that was imported, and the functions of it that ran."""
         module = self.sources.module(name)
         if module is None:
@@ -297,7 +310,7 @@ class _Visit:
             return
         self.data |= module.data
         self.code.add(module.path)
-        self.digests |= {f"{name}.{line}" for line in module.contents.digests(ran, loads)}
+        self.digests |= {f"{name}.{line}" for line in module.contents.digests(ran, used, loads)}
 
     def add_files(self, path: Path) -> None:
         """A file, or all files of a folder but stored results and their page, which would make themselves old."""

@@ -17,7 +17,10 @@ from __future__ import annotations
 from typing import ClassVar
 from leakgauge.lonely import alone
 from leakgauge.lonely import alone as used
-LIMIT = 3
+TWICE = 6
+LIMIT = TWICE / 2
+UNUSED = 8
+__all__ = []
 def plain():
     """Doc."""
     return LIMIT, used
@@ -97,7 +100,7 @@ def executed(project: Path) -> str:
     ("path", "before", "after", "matters"),
     [
         ("src/leakgauge/part.py", "return LIMIT", "return 1 + LIMIT", True),
-        ("src/leakgauge/part.py", "LIMIT = 3", "LIMIT = 4", True),
+        ("src/leakgauge/part.py", "TWICE / 2", "TWICE / 3", True),
         ("src/leakgauge/part.py", "return plain()", "return 5", True),  # inside a function that ran
         ("src/leakgauge/part.py", "scale = 1.0", "scale = 2.0", True),
         ("src/leakgauge/part.py", "def never(self)", "def release(self)", True),  # overrides what ran
@@ -117,7 +120,12 @@ def executed(project: Path) -> str:
         ("src/leakgauge/part.py", "import alone\n", "import alone\nfrom leakgauge.more import x\n", True),
         ("src/leakgauge/part.py", "import alone\n", "import alone\nfrom torch import x\n", False),
         ("src/leakgauge/lonely.py", "def alone", "import math\ndef alone", False),
-        ("src/leakgauge/lonely.py", "def alone", "import math\nx = math.pi\ndef alone", True),
+        ("src/leakgauge/lonely.py", "def alone", "import math\nx = math.pi\ndef alone", False),  # used by nothing
+        ("src/leakgauge/lonely.py", "def alone", "x = print()\ndef alone", True),  # a call may do anything
+        ("src/leakgauge/lonely.py", "def alone", "LIMIT = 3\ndef alone", True),  # a name that something uses
+        ("src/leakgauge/part.py", "TWICE = 6", "TWICE = 7", True),  # used by a constant that is used
+        ("src/leakgauge/part.py", "UNUSED = 8", "UNUSED = 9", False),
+        ("src/leakgauge/part.py", "__all__ = []", "__all__ = ['plain']", False),
         ("src/leakgauge/__init__.py", "", "from leakgauge.part import plain", True),  # for others
         ("evidence/checks/some.py", "BAR = 1", "BAR = 3", True),
         ("evidence/checks/some.py", "SPARE = 2", "SPARE = 3", False),
