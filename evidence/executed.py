@@ -28,17 +28,26 @@ class Function:
     uses: frozenset[str]
 
 
+@dataclass(frozen=True)
+class Constant:
+    """A name that gets a value without a call: digest of its statements, and the names they use."""
+
+    digest: str
+    uses: frozenset[str]
+
+
 class Contents:
     """A module in pieces."""
 
     def __init__(self, tree: ast.Module, package: str, *, is_package: bool) -> None:
         rest = outline(tree)
         statements = [node for node in rest.body if isinstance(node, Importing)]
-        self.constants: dict[str, list[ast.stmt]] = {}
+        self.constants: dict[str, Constant] = {}
         if not is_package:  # what a package imports and names is there for others
             for node in filter(_is_constant, rest.body):
                 for name in bound(node):
-                    self.constants.setdefault(name, []).append(node)
+                    known = self.constants.get(name, Constant("", frozenset()))
+                    self.constants[name] = Constant(known.digest + _digest(node), known.uses | _names(node))
             rest.body = [node for node in rest.body if not isinstance(node, Importing) and not _is_constant(node)]
         self.imports = {} if is_package else _homes(statements, package)
         self.at_import, self.uses = _digest(rest), _names(rest)
@@ -48,9 +57,9 @@ class Contents:
         """The names that what runs at import and the functions that ran use."""
         return set(self.uses.union(*(function.uses for function in self.functions if function.name in ran)))
 
-    def used_by(self, constants: Collection[str]) -> set[str]:
-        """The names that some of its constants use."""
-        return {name for one in constants for node in self.constants.get(one, ()) for name in _names(node)}
+    def used_by(self, names: Collection[str]) -> set[str]:
+        """The names that those of its constants use which are among some names."""
+        return {name for one, constant in self.constants.items() if one in names for name in constant.uses}
 
     def digests(self, ran: Collection[str], used: Collection[str], loads: Callable[[Home], bool]) -> Iterator[str]:
         """A line for everything that counts, given the functions that ran, the names that are used in any module, and
@@ -63,7 +72,7 @@ class Contents:
                 yield f"{function.name}:{function.head}"
         counted = [name for name in self.constants if name in used]
         for name in counted:
-            yield f"{name}:{' '.join(map(_digest, self.constants[name]))}"
+            yield f"{name}:{self.constants[name].digest}"
         here = self.used(ran) | self.used_by(counted)
         for name, home in self.imports.items():
             if name in here or loads(home):
