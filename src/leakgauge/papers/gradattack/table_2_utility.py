@@ -59,8 +59,8 @@ def _cost(prefix: str, *, stand_in: bool) -> Cell:
 
 NET, BRIEF = "ConvNet, ", "Fashion-MNIST, "
 UNSTEADY = (
-    "at a constant rate of 0.1 the undefended network is not steady after 400 steps (half of the entries pruned, it does "
-    "better); the paper divides the rate by ten every 50 epochs, and trains pruned networks at 0.02"
+    "at a constant rate of 0.1 the undefended network is not steady after 400 steps (with half of the entries "
+    "pruned it does better); the paper divides the rate by ten every 50 epochs, and trains pruned networks at 0.02"
 )
 COLUMNS = ("none", "prune 0.5", "prune 0.9", "prune 0.99", "prune 0.999", "MixUp 4")
 TABLES = (
