@@ -17,7 +17,8 @@ from leakgauge.audit.store import Store
 from leakgauge.cli import app
 from leakgauge.cli.listing import parts
 from leakgauge.errors import DomainError
-from leakgauge.standings import Row, clients, gathered, measured, page, planned, run
+from leakgauge.standings import Row, beside, clients, gathered, measured, page, planned, published, run
+from leakgauge.standings.page import summary
 from leakgauge.standings.set_ups import CLIENTS, SIZES
 
 QUICK, FULL = SIZES["quick"], SIZES["full"]
@@ -185,3 +186,27 @@ def test_the_quick_standings_are_measured_by_two_workers(tmp_path: Path) -> None
     assert ran.exit_code == 0, ran.output
     rows = json.loads((tmp_path / "out" / "standings.json").read_text())["rows"]
     assert len(rows) == len(planned(QUICK, clients(QUICK)))
+
+
+def test_published_rows_stand_beside_ones_own(tmp_path: Path) -> None:
+    elsewhere, here = quick(attack="analytic()"), quick("prune(p=0.9)", "inverting_gradients(steps=20)")
+    file = tmp_path / "published.json"
+    others = run([elsewhere, here], tmp_path / "elsewhere")
+    file.write_text(summary(others))
+    assert published(QUICK, file) == others
+    assert published(FULL, file) == []
+    own = run([here], tmp_path / "here")
+    every = beside(own, QUICK, file)
+    assert [(score.row, score.published) for score in every] == [(elsewhere, True), (here, False)]
+    marked = [line for line in page(every).splitlines() if line.startswith("|") and "†" in line]
+    assert len(marked) == 1
+    assert "analytic()" in marked[0]
+
+
+def test_published_rows_of_another_version_of_a_part_are_left_out(tmp_path: Path) -> None:
+    raw = json.loads(summary(run([quick()], tmp_path / "elsewhere")))
+    raw["rows"][0]["identity"] = "0" * 24
+    file = tmp_path / "published.json"
+    file.write_text(json.dumps(raw))
+    assert published(QUICK, file) == []
+    assert published(QUICK, tmp_path / "absent.json") == []

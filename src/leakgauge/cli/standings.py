@@ -43,9 +43,10 @@ def standings(
       leakgauge standings --client cnn --defense "sign()" --attack "standard()"
 
     Clients, seeds and budgets are fixed and have a version, so that rows measured elsewhere can be compared. Rows
-    already in --out are not measured again. Writes standings.md and standings.json there, of all rows in it.
+    already in --out are not measured again. Writes standings.md and standings.json there, of all rows in it; the page
+    shows the rows that come with leakgauge beside them.
     """
-    from leakgauge.standings import Row, clients, gathered, page, planned, run
+    from leakgauge.standings import Row, beside, clients, gathered, page, planned, run
     from leakgauge.standings.page import summary
     from leakgauge.standings.running import available
     from leakgauge.standings.set_ups import SIZES
@@ -75,7 +76,7 @@ def standings(
     _show(scores)
     notes = [f"Left out: {sentence}." for sentence in missing.values()]
     if every := gathered(folder, size, own_code=own_code):
-        (folder / "standings.md").write_text(page(every, notes), encoding="utf-8")
+        (folder / "standings.md").write_text(page(beside(every, size), notes), encoding="utf-8")
         (folder / "standings.json").write_text(summary(every), encoding="utf-8")
         echo(f"wrote {folder / 'standings.md'} and {folder / 'standings.json'}")
     if failed := sum(score.failed for score in scores):

@@ -4,6 +4,7 @@
 """
 
 from leakgauge.standings.page import page
+from leakgauge.standings.published import beside, published
 from leakgauge.standings.rows import Row, Score, measured
 from leakgauge.standings.running import gathered, run
 from leakgauge.standings.set_ups import Client, Size, clients, planned
@@ -13,10 +14,12 @@ __all__ = [
     "Row",
     "Score",
     "Size",
+    "beside",
     "clients",
     "gathered",
     "measured",
     "page",
     "planned",
+    "published",
     "run",
 ]

@@ -19,6 +19,7 @@ recognisable (SSIM of at least 0.5), and the command that measures it again. Cli
 are fixed by the version: rows of one version can be compared, yours among them. Plain attacks have {evaluations}
 evaluations per update; `standard()`, version {standard}, also chooses its settings, on records that are not reported.
 """
+_PUBLISHED = "† Published with leakgauge: measured elsewhere, by parts of the same versions, and not in this folder."
 
 
 def page(scores: Sequence[Score], notes: Sequence[str] = ()) -> str:
@@ -33,7 +34,8 @@ def page(scores: Sequence[Score], notes: Sequence[str] = ()) -> str:
     )
     # clients in the order of their first row: rows of one's own may come last
     clients = list(dict.fromkeys(score.row.client for score in scores))
-    parts = [head, *(f"{note}\n" for note in notes), _summary(scores, clients)]
+    marked = [_PUBLISHED] if any(score.published for score in scores) else []
+    parts = [head, *(f"{note}\n" for note in (*notes, *marked)), _summary(scores, clients)]
     parts += [_client(client, [score for score in scores if score.row.client == client]) for client in clients]
     return "\n".join(parts)
 
@@ -74,7 +76,7 @@ def _row(score: Score) -> list[str]:
     return [
         _code(score.row.defense),
         _code(score.row.attack),
-        f"{between.mean:.3f} [{between.low:.3f}, {between.high:.3f}]",
+        f"{between.mean:.3f} [{between.low:.3f}, {between.high:.3f}]{' †' if score.published else ''}",
         f"{psnr:.1f} dB",
         f"{score.recognised} of {len(score.ssim)}",
         _code(score.row.command),

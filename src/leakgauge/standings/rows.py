@@ -38,6 +38,10 @@ RECOGNISABLE = 0.5
 """The SSIM from which a record counts as recognised, as in a verdict on images."""
 
 
+_OF_HERE = ("row", "failed", "published")
+"""Fields of a score that are not kept with it."""
+
+
 @dataclass(frozen=True)
 class Row:
     """What is measured: everything that its score depends on, apart from the environment."""
@@ -92,6 +96,7 @@ class Score:
 
     ``blind`` is the mean SSIM of a guess without any update; ``chosen`` the setting of an attack that chose one.
     ``failed``: the fault is no statement of the attack but an error in its code or ours, and the row is not kept.
+    ``published``: it came with leakgauge and was not measured here.
     """
 
     row: Row
@@ -104,6 +109,7 @@ class Score:
     chosen: str | None = None
     fault: str | None = None
     failed: bool = False
+    published: bool = False
 
     @property
     def interval(self) -> Interval:
@@ -111,6 +117,7 @@ class Score:
 
     def as_json(self) -> dict[str, Any]:
         about = {
+            "identity": self.row.identity,
             "client": self.row.client.name,
             "defense": self.row.defense,
             "attack": self.row.attack,
@@ -118,7 +125,7 @@ class Score:
             "command": self.row.command,
             "versions": self.row.versions,
         }
-        return about | {name: value for name, value in asdict(self).items() if name not in ("row", "failed")}
+        return about | {name: value for name, value in asdict(self).items() if name not in _OF_HERE}
 
     @classmethod
     def of_json(cls, row: Row, raw: dict[str, Any]) -> Score:

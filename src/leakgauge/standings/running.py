@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import Any
 
 from leakgauge import data
 from leakgauge.audit.run import claim
@@ -43,20 +44,29 @@ def gathered(out: Path | str, size: Size, *, own_code: bool = False) -> list[Sco
 
     Rows that name somebody's own code are read, which imports it, only if ``own_code`` says so.
     """
-    store, order = Store(Path(out)), {key: place for place, key in enumerate(planned(size, clients(size)))}
+    store = Store(Path(out))
+    kept = ((path.stem, store.result(path.stem)) for path in sorted((store.folder / "cells").glob("*.json")))
+    rows = [(identity, raw) for identity, raw in kept if raw.get("kind") == "row"]
+    return in_order(scores_of(rows, size, own_code=own_code), size)
+
+
+def in_order(scores: Sequence[Score], size: Size) -> list[Score]:
+    """The planned rows of a size in their order, then the others."""
+    order = {key: place for place, key in enumerate(planned(size, clients(size)))}
+    return sorted(scores, key=lambda one: order.get((one.row.client, one.row.defense, one.row.attack), len(order)))
+
+
+def scores_of(rows: Sequence[tuple[str, dict[str, Any]]], size: Size, *, own_code: bool = False) -> list[Score]:
+    """The scores of kept rows of a size, each with its identity, that are still what they were measured as."""
+    by_name = {client.name: client for client in CLIENTS}  # a row of another version may name another client
     scores = []
-    for path in sorted((store.folder / "cells").glob("*.json")):
-        raw = store.result(path.stem)
-        if raw.get("kind") != "row" or raw["size"] != size.name:
+    for identity, raw in rows:
+        if raw["size"] != size.name or raw["client"] not in by_name:
             continue
-        client = next((one for one in CLIENTS if one.name == raw["client"]), None)
-        if client is None:  # of another version of the standings
-            continue
-        row = Row(client, size, raw["defense"], raw["attack"])
-        if (own_code or not row.own) and _current(row, path.stem):
+        row = Row(by_name[raw["client"]], size, raw["defense"], raw["attack"])
+        if (own_code or not row.own) and _current(row, identity):
             scores.append(Score.of_json(row, raw))
-    last = len(order)
-    return sorted(scores, key=lambda one: order.get((one.row.client, one.row.defense, one.row.attack), last))
+    return scores
 
 
 def _current(row: Row, identity: str) -> bool:
@@ -112,4 +122,4 @@ def _begin(path: list[str]) -> None:
     sys.path[:] = path
 
 
-__all__ = ["available", "gathered", "run"]
+__all__ = ["available", "gathered", "in_order", "run", "scores_of"]
