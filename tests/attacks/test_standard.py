@@ -12,9 +12,11 @@ from torch import nn
 
 from leakgauge.adversary import Adversary, Attack, Reconstruction, adam, cosine, density, l2, lbfgs
 from leakgauge.attacks import adaptive, best_of, staged, standard
-from leakgauge.attacks.choosing import Choice, Chooser, Choosing, Score, Trial, confirmed
+from leakgauge.attacks.choosing import Choice, Chooser, Choosing, Score
+from leakgauge.attacks.confirming import confirmed
 from leakgauge.attacks.portfolio import Portfolio
 from leakgauge.attacks.staged import members, stage_after, steps_of
+from leakgauge.attacks.trials import Trial
 from leakgauge.errors import DomainError
 from leakgauge.expr import parse
 from leakgauge.metrics import psnr
@@ -125,7 +127,7 @@ def test_it_says_what_it_did(choice: Choice) -> None:
     assert isinstance(chooser, Chooser)
     tuned, chose = choice.sentences(chooser)
     assert (
-        f"version 7: the attack was tuned; {choice.tried} settings were tried on {choice.records} other updates"
+        f"version {standard.version}: the attack was tuned; {choice.tried} settings were tried on {choice.records} "
         in tuned
     )
     assert repr(choice.attack) in chose
@@ -138,7 +140,7 @@ def test_with_too_few_reference_records_it_says_that_it_did_not_choose(task: Tas
     assert repr(choice.attack) == repr(chooser)
     assert choice.tried == 0
     assert choice.sentences(chooser) == [
-        "standard(work='quick'), version 7: its fixed portfolio attacks: 3 reference updates are too few to choose on "
+        "standard(work='quick'), version 8: its fixed portfolio attacks: 3 reference updates are too few to choose on "
         "(4 are needed)"
     ]
 

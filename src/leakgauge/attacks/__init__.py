@@ -12,12 +12,13 @@ from leakgauge.attacks.generative import Gias, ggl
 from leakgauge.attacks.grad_inversion import GradInversion
 from leakgauge.attacks.inverting import inverting_gradients
 from leakgauge.attacks.recovering import Recovery, recover
+from leakgauge.attacks.retried import Retried
 from leakgauge.attacks.staged import BestOf, Staged
 from leakgauge.attacks.standard import Standard
 
 adaptive, analytic, drop_layer, exact_recovery = Adaptive, Analytic, DropLayer, ExactRecovery
 grad_inversion = GradInversion
-best_of, gias, staged, standard = BestOf, Gias, Staged, Standard
+best_of, gias, retried, staged, standard = BestOf, Gias, Retried, Staged, Standard
 
 __all__ = [
     "Adaptive",
@@ -30,6 +31,7 @@ __all__ = [
     "GradInversion",
     "Hint",
     "Recovery",
+    "Retried",
     "Staged",
     "Standard",
     "Watch",
@@ -48,6 +50,7 @@ __all__ = [
     "idlg",
     "inverting_gradients",
     "recover",
+    "retried",
     "staged",
     "standard",
 ]

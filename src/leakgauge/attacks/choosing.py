@@ -7,16 +7,16 @@ setting that extends another goes on from where that one ended, so that the choi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import isfinite
-from typing import Any, ClassVar, Protocol, cast, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from leakgauge.adversary import Adversary, Attack, Reconstruction
-from leakgauge.adversary.joining import joined
+from leakgauge.attacks.confirming import MOST_UNITS, Again, confirmed, tried_again
 from leakgauge.attacks.portfolio import Portfolio
 from leakgauge.attacks.staged import BestOf, Staged, best, family, posteriors, stage_after, steps_of
+from leakgauge.attacks.trials import Trial, first_of, kinds, last_of, longer, ranked, rounded, then, varied
 from leakgauge.errors import LeakgaugeError, brief
 from leakgauge.expr import PATH, described, parse
 from leakgauge.observation import Observation
@@ -35,7 +35,8 @@ class Effort:
     ``unit`` steps, and the best of ``extend`` families with every extension. Of up to ``several`` settings it is asked
     whether together, the posterior choosing, they do better; what they end with gets a third of every finishing stage,
     and then the rest of the best one. Where settings of other kinds did better on half of the updates, up to
-    ``several`` of them meet the choice again on as many further updates.
+    ``several`` of them meet the choice again on as many further updates. As many others try the updates again on which
+    the choice ends below its median.
     """
 
     first: int
@@ -49,8 +50,8 @@ class Effort:
     @property
     def attacks_worth(self) -> float:
         """What a choice costs, in attacks on one update: forty looks, then stages of one, four and seven units, and
-        once more what six have, with a unit for every rival."""
-        units = self.records * (self.keep + 4 * self.extend + 7 + 6 + self.several)
+        once more what six have, with a unit for every rival; half of the updates are tried again."""
+        units = self.records * (self.keep + 4 * self.extend + 7 + 6 + self.several + (3 + self.several) / 2)
         return (40 * self.first * self.look + units * self.unit) / (6 * self.unit)
 
 
@@ -64,8 +65,6 @@ EFFORTS = {
 _REMEDY = "delete it; the same command computes it again"
 WORTH = 0.01
 """Several attacks cost several times as much: their gain must be at least this share of the score of the best."""
-MOST_UNITS = 13
-"""Steps that an attack may have in all, in units: about twice those of ``adaptive(steps=1000)``."""
 
 
 @dataclass(frozen=True)
@@ -152,15 +151,6 @@ class Chooser(Protocol):
     ) -> Choice: ...
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A setting with what it made of the first few records."""
-
-    attack: Staged | BestOf
-    guess: Reconstruction
-    score: float
-
-
 @dataclass
 class Choosing:
     """One choice in the making."""
@@ -179,21 +169,26 @@ class Choosing:
     def choose(self) -> Choice:
         effort, portfolio = self.effort, self.portfolio
         firsts = [(None, one) for one in portfolio.firsts(effort.first)]
-        looks = _varied(self._rung("first look", firsts, effort.look), family)
-        again = [(None, _longer(_first(one), effort.unit)) for one in looks[: effort.keep]]
+        looks = varied(self._rung("first look", firsts, effort.look), family)
+        again = [(None, longer(first_of(one), effort.unit)) for one in looks[: effort.keep]]
         again += [(None, stage) for stage in portfolio.usual(6 * effort.unit)]
-        trials = self._rung("first stage", again, effort.records)
-        begun = _varied(trials, family)[: effort.extend]
-        pairs = [(one, stage) for one in begun for stage in portfolio.extensions(_last(one), effort.unit)]
-        trials = _ranked([*trials, *self._rung("second stage", pairs, effort.records)])
-        last, whole = _last(trials[0]), self.together("together", trials, _last(trials[0]))
+        begun = self._rung("first stage", again, effort.records)
+        pairs = [
+            (one, stage)
+            for one in varied(begun, family)[: effort.extend]
+            for stage in portfolio.extensions(last_of(one), effort.unit)
+        ]
+        trials = ranked([*begun, *self._rung("second stage", pairs, effort.records)])
+        last, whole = last_of(trials[0]), self.together("together", trials, last_of(trials[0]))
+        unfinished = whole
         pairs = [(whole, stage) for stage in portfolio.finishes(last, effort.unit // 3)]
         finished = self._rung("third stage", pairs, effort.records)
-        finish = _last(finished[0])  # which way to finish is seen early; only that one goes on for long
-        pairs = [(finished[0], _longer(finish, 2 * finish.solver.steps))]
+        finish = last_of(finished[0])  # which way to finish is seen early; only that one goes on for long
+        pairs = [(finished[0], longer(finish, 2 * finish.solver.steps))]
         finished += self._rung("fourth stage", pairs, effort.records)
-        whole = self.together("in the end", _ranked([*finished, whole, *trials]), last)
-        whole, count = confirmed(self, whole, _kinds(trials)[: effort.several])
+        whole = self.together("in the end", ranked([*finished, whole, *trials]), last)
+        whole, count = confirmed(self, whole, kinds(trials)[: effort.several])
+        whole = tried_again(self, whole, Again.of(self, whole, unfinished, begun, trials))
         assumed = () if portfolio.assumed is None else (portfolio.assumed,)
         return Choice(whole.attack, self.tried, count, self.evaluations, whole.score, tuple(self.rungs), assumed)
 
@@ -206,11 +201,11 @@ class Choosing:
         )
         trials = []
         for (trial, stage), guess in zip(pairs, guesses, strict=True):
-            attack = Staged((stage,)) if trial is None else _then(trial.attack, stage)
+            attack = Staged((stage,)) if trial is None else then(trial.attack, stage)
             trials.append(Trial(attack, guess, self._scored(guess, range(len(some)))))
             self.evaluations += guess.evaluations - (0 if trial is None else trial.guess.evaluations)
         self.tried += len(trials)
-        trials = _ranked(trials)
+        trials = ranked(trials)
         self.rungs.append((name, len(trials), trials[0].score))
         return trials
 
@@ -240,6 +235,16 @@ class Choosing:
         self.rungs.append((name, members, whole.score))
         return whole
 
+    def judge(self, trials: Sequence[Trial]) -> Adversary:
+        """The objective that chooses best among all of these, the best of which comes first."""
+        some, judges = self.observations[: self.effort.records], self.portfolio.judges_after(last_of(trials[0]))
+        guesses = [trial.guess for trial in trials]
+        scores = [
+            self._scored(best(guesses, values), range(len(some)))
+            for values in posteriors(judges, self.task, some, guesses)
+        ]
+        return judges[scores.index(max(scores))]
+
     def _picked(
         self, places: Sequence[int], trials: Sequence[Trial], values: Sequence[Tensor], judge: Adversary
     ) -> Trial:
@@ -252,79 +257,4 @@ class Choosing:
         return rounded(self.score(guess, places))
 
 
-def confirmed(choosing: Choosing, whole: Trial, rivals: Sequence[Trial]) -> tuple[Trial, int]:
-    """The choice and how many updates it was made on: the best of many on a few updates is partly luck.
-
-    Where a rival did better on at least half of them, both are tried on as many further ones, and all of these count.
-    """
-
-    def score(guess: Reconstruction, places: Sequence[int]) -> float:
-        return rounded(choosing.score(guess, places))
-
-    def at(place: int, trial: Trial) -> float:
-        return score(joined([trial.guess], [place]), [place])
-
-    seen = min(choosing.effort.records, len(choosing.observations))
-    further = choosing.observations[seen : 2 * seen]
-    rivals = [one for one in rivals if 2 * sum(at(i, one) > at(i, whole) for i in range(seen)) >= seen]
-    if not rivals or not further:
-        return whole, seen
-    total, trials = seen + len(further), []
-    for one in (whole, *rivals):
-        guess = one.attack(choosing.task, further, seed=choosing.seed, progress=choosing.progress)
-        choosing.evaluations += guess.evaluations
-        both = seen * one.score + len(further) * score(guess, range(seen, total))
-        trials.append(replace(one, score=rounded(both / total)))
-    choosing.rungs.append(("on further updates", len(trials), _ranked(trials)[0].score))
-    return _ranked(trials)[0], total
-
-
-def rounded(score: float) -> float:
-    """A score as it is compared and kept; one that is no number is worse than any."""
-    return round(score, 6) if isfinite(score) else -1e9
-
-
-def _ranked(trials: Sequence[Trial]) -> list[Trial]:
-    """The best first; of equal ones the one that was tried first."""
-    return sorted(trials, key=lambda trial: -trial.score)
-
-
-def _varied(trials: Sequence[Trial], kind: Callable[[Adversary], str]) -> list[Trial]:
-    """The best of every kind of first stage, the best first; then the others: some begin slowly and end well."""
-    ahead, others, kinds = list[Trial](), list[Trial](), set[str]()
-    for trial in _ranked(trials):
-        own = kind(_first(trial))
-        (others if own in kinds else ahead).append(trial)
-        kinds.add(own)
-    return [*ahead, *others]
-
-
-def _kinds(trials: Sequence[Trial]) -> list[Trial]:
-    """The best of every likelihood and start of a first stage, the best first."""
-    best: dict[str, Trial] = {}
-    for trial in _ranked(trials):
-        first = _first(trial)
-        best.setdefault(f"{first.likelihood!r} {first.start}", trial)
-    return list(best.values())
-
-
-def _then(attack: Staged | BestOf, stage: Adversary) -> Staged:
-    return attack.then(stage) if isinstance(attack, Staged) else Staged((attack, stage))
-
-
-def _first(trial: Trial) -> Adversary:
-    assert isinstance(trial.attack, Staged)
-    return cast(Adversary, trial.attack.stages[0])
-
-
-def _last(trial: Trial) -> Adversary:
-    assert isinstance(trial.attack, Staged)
-    return cast(Adversary, trial.attack.last)
-
-
-def _longer(stage: Adversary, steps: int) -> Adversary:
-    solver: Any = stage.solver
-    return replace(stage, solver=replace(solver, steps=steps))
-
-
-__all__ = ["EFFORTS", "Choice", "Chooser", "Choosing", "Effort", "Score", "Trial", "rounded"]
+__all__ = ["EFFORTS", "Choice", "Chooser", "Choosing", "Effort", "Score"]

@@ -40,6 +40,8 @@ SMOOTHING = 0.01
 """Of total variation beside L-BFGS, whose line search ends at a kink."""
 RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Learning rates, where there is no prior to weigh."""
+WEAKER = 2
+"""The usual one of :meth:`Portfolio.extensions`: L-BFGS under a tenth of the prior."""
 MOST_UNKNOWNS, MOST_ENTRIES = 1024, 1_000_000
 """Beyond these Gauss-Newton is not tried: too many products for one step, too large an update to form."""
 
@@ -100,11 +102,15 @@ class Portfolio:
             [self._first(base, _adam(rate, steps, "soft"), factor) for factor, rate in every],
             [self._first(base, _adam(rate, steps, "hard"), factor) for factor, rate in every],
             [self._first(base, _adam(rate, steps, "soft"), factor, "normal") for factor, rate in every[1::2]],
-            [self._first(close, _quasi(steps), factor) for factor in dict.fromkeys(factor for factor, _ in every)],
+            replace(self, base=close).weighed(_quasi(steps)),
         ]
         if other.likelihood != base.likelihood:
             families.append([self._first(other, _adam(rate, steps, "soft"), factor) for factor, rate in every])
         return [stage for stages in families for stage in stages]
+
+    def weighed(self, solver: Solver) -> list[Adversary]:
+        """What ``adaptive()`` does, by a solver, under every weight of its prior."""
+        return [self._first(self.base, solver, factor) for factor in dict.fromkeys(factor for factor, _ in self._axes)]
 
     def usual(self, steps: int) -> list[Adversary]:
         """What ``adaptive()`` does, where maps such as signs want more steps than a first stage has."""
@@ -178,7 +184,7 @@ class Portfolio:
         length = (3 if self._directions else 6) * steps
         adaptive = Staged((self._first(self.base, _adam(0.1, length, "soft"), 1.0),))
         firsts = [self._first(self.base, _adam(0.1, steps, "soft"), factor) for factor in (1.0, 30.0)]
-        usual, strongly = (Staged((one, self.extensions(one, steps)[2])) for one in firsts)
+        usual, strongly = (Staged((one, self.extensions(one, steps)[WEAKER])) for one in firsts)
         ends = (self._closer(_adam(0.03, 2 * steps, "soft")), far)
         weighed = isinstance(self.base.prior, Scaled)
         return [adaptive, usual, strongly.then(*ends)] if weighed else [adaptive, usual.then(*ends)]

@@ -50,6 +50,10 @@ class Staged(CheckedAttack):
         return sum(map(steps_of, self.stages))
 
     @property
+    def members(self) -> tuple[Attack, ...]:
+        return self.stages
+
+    @property
     def last(self) -> Attack:
         return self.stages[-1]
 
@@ -74,10 +78,8 @@ class Staged(CheckedAttack):
 
 
 def members(attack: Attack) -> list[Attack]:
-    """An attack and all that it is made of: its stages, its rivals, their judge."""
-    inside = attack.stages if isinstance(attack, Staged) else ()
-    if isinstance(attack, BestOf):
-        inside = (*attack.attacks, attack.judge)
+    """An attack and all that it is made of, such as its stages, its rivals, their judge."""
+    inside: Sequence[Attack] = getattr(attack, "members", ())
     return [attack, *(one for part in inside for one in members(part))]
 
 
@@ -206,6 +208,10 @@ class BestOf(CheckedAttack):
     @property
     def steps(self) -> int:
         return sum(map(steps_of, self.attacks))
+
+    @property
+    def members(self) -> tuple[Attack, ...]:
+        return (*self.attacks, self.judge)
 
     def treatments(self, task: Task, threat: Threat | None = None) -> tuple[Treatment, ...]:
         several = [_treatments(attack, task, threat) for attack in self.attacks]

@@ -17,13 +17,14 @@ from leakgauge.attacks.adapting import hint_of
 from leakgauge.attacks.adaptive import Adaptive
 from leakgauge.attacks.believed import without_small_noise
 from leakgauge.attacks.calling import CheckedAttack, Options
-from leakgauge.attacks.choosing import EFFORTS, Choice, Choosing, Effort, Score, rounded
+from leakgauge.attacks.choosing import EFFORTS, Choice, Choosing, Effort, Score
 from leakgauge.attacks.circumstances import is_smooth, recovery_sentence
 from leakgauge.attacks.portfolio import Portfolio
 from leakgauge.attacks.recovering import obstacle
 from leakgauge.attacks.staged import BestOf
 from leakgauge.attacks.structure import exact_attack
 from leakgauge.attacks.surrogate import is_worth
+from leakgauge.attacks.trials import rounded
 from leakgauge.client import BATCH_STATISTICS, DROPOUT
 from leakgauge.defenses.update.chain import is_noise
 from leakgauge.errors import NoDensityError
@@ -48,7 +49,7 @@ FIXED = 15
 @register("attack", "standard")
 @dataclass(frozen=True, repr=False)
 class Standard(CheckedAttack):
-    """A parameter-free, versioned attack: quote it as ``standard()`` version 7.
+    """A parameter-free, versioned attack: quote it as ``standard()`` version 8.
 
     1. What structure gives exactly is read off (:mod:`~leakgauge.attacks.structure`).
     2. Else :meth:`choose` tries more than sixty settings (some forty on tables) on reference records: starts, prior
@@ -57,7 +58,8 @@ class Standard(CheckedAttack):
        does so once per defense, threat and checkpoint, in a cell of its own.
     3. The best setting attacks; or the few best, of which a common posterior takes one per update, where that did
        better on the reference records. Since version 7 a choice that a plainer setting beat on half of the reference
-       updates has to hold on as many further ones.
+       updates has to hold on as many further ones. Since version 8 updates that end below the median posterior of the
+       reference updates are tried again with other settings, where that did better on these.
 
     Called without a choice, as on captured updates, or with fewer than four reference updates, a fixed portfolio
     attacks and the posterior decides; since version 5 that is L-BFGS for undefended smooth networks, elsewhere its last
@@ -67,7 +69,7 @@ class Standard(CheckedAttack):
     seconds; ``labels`` is set by the threat.
     """
 
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
     models_defense: ClassVar[Literal["any"]] = "any"
 
     work: Work = "standard"
