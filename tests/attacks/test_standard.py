@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from leakgauge.adversary import Adversary, Attack, Reconstruction, adam, cosine, density, l2, lbfgs
-from leakgauge.attacks import adaptive, best_of, staged, standard
+from leakgauge.attacks import Retried, Staged, adaptive, best_of, retried, staged, standard
 from leakgauge.attacks.choosing import Choice, Chooser, Choosing, Score
 from leakgauge.attacks.confirming import confirmed
 from leakgauge.attacks.portfolio import Portfolio
-from leakgauge.attacks.staged import members, stage_after, steps_of
+from leakgauge.attacks.staged import members, posterior, stage_after, steps_of
 from leakgauge.attacks.trials import Trial
 from leakgauge.errors import DomainError
 from leakgauge.expr import parse
@@ -114,6 +114,40 @@ def test_the_members_of_an_attack_are_its_stages_rivals_and_judge() -> None:
     several = best_of(attacks=(staged(stages=(first, last)), first), judge=judge)
     whole = staged(stages=(several, last))
     assert members(whole) == [whole, several, several.attacks[0], first, last, first, judge, last]
+
+
+def test_only_what_ends_below_is_tried_again_and_the_posterior_never_falls(task: Task) -> None:
+    observations = observe(task, small_records(6, seed=4))
+    first, second = (Adversary(l2(), 1e-6 * tv(), solver=adam(steps=n), start="grey") for n in (20, 60))
+    before = posterior(second, task, observations, first(task, observations))
+    below = float(before.quantile(0.5))
+    attack = retried(attack=first, again=second, judge=second, below=below)
+    assert parse(repr(attack), "attack") == attack
+    guess, alone = attack(task, observations), first(task, observations)
+    stuck = before < below
+    again = second(task, [observations[i] for i in stuck.nonzero().flatten().tolist()])
+    assert guess.evaluations == alone.evaluations + again.evaluations
+    torch.testing.assert_close(guess.inputs[~stuck], alone.inputs[~stuck])
+    assert bool((guess.log_posterior >= before).all())
+    assert bool((guess.log_posterior > before)[stuck].any())
+
+
+def test_what_is_tried_again_does_not_depend_on_the_other_updates(task: Task) -> None:
+    observations = observe(task, small_records(4, seed=4))
+    first, second = (Adversary(l2(), solver=adam(steps=n), start="grey") for n in (10, 20))
+    values = posterior(second, task, observations, first(task, observations))
+    attack = retried(attack=first, again=second, judge=second, below=float(values.quantile(0.5)))
+    together = attack(task, observations).inputs
+    for i, one in enumerate(observations):
+        torch.testing.assert_close(attack(task, [one]).inputs[0], together[i], atol=1e-3, rtol=0)
+
+
+def test_settings_that_try_again_are_others_than_the_choice_begins_with(choice: Choice) -> None:
+    (again,) = [count for name, count, _ in choice.rungs if name == "tried again"]
+    assert again >= 1
+    if isinstance(choice.attack, Retried):
+        firsts = {repr(one) for one in members(choice.attack.attack)}
+        assert not any(repr(one.stages[0]) in firsts for one in members(choice.attack.again) if isinstance(one, Staged))
 
 
 def test_a_choice_is_read_back_from_plain_json(choice: Choice) -> None:
