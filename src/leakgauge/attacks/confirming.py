@@ -50,7 +50,7 @@ def confirmed(choosing: Choosing, whole: Trial, rivals: Sequence[Trial]) -> tupl
 
 
 def tried_again(choosing: Choosing, whole: Trial, again: Again) -> Trial:
-    """The choice, with other settings for updates that end below its median posterior, if these find more there."""
+    """The choice, with other settings for updates that end below its median posterior, unless these find less there."""
     some = choosing.observations[: choosing.effort.records]
     guess = replace(whole.guess, log_posterior=posterior(again.judge, choosing.task, some, whole.guess))
     below = float(f"{float(guess.log_posterior.double().quantile(0.5)):.4g}")
@@ -60,7 +60,7 @@ def tried_again(choosing: Choosing, whole: Trial, again: Again) -> Trial:
     both = with_better(guess, *again.on(choosing, stuck))
     before, after = (rounded(choosing.score(one, range(len(some)))) for one in (guess, both))
     choosing.rungs.append(("tried again", len(again.settings), max(before, after)))
-    return Trial(Retried(whole.attack, again.attack, again.judge, below), both, after) if after > before else whole
+    return Trial(Retried(whole.attack, again.attack, again.judge, below), both, after) if after >= before else whole
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class Standard(CheckedAttack):
     3. The best setting attacks; or the few best, of which a common posterior takes one per update, where that did
        better on the reference records. Since version 7 a choice that a plainer setting beat on half of the reference
        updates has to hold on as many further ones. Since version 8 updates that end below the median posterior of the
-       reference updates are tried again with other settings, where that did better on these.
+       reference updates are tried again with other settings, unless that did worse on these.
 
     Called without a choice, as on captured updates, or with fewer than four reference updates, a fixed portfolio
     attacks and the posterior decides; since version 5 that is L-BFGS for undefended smooth networks, elsewhere its last
