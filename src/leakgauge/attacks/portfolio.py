@@ -113,8 +113,8 @@ class Portfolio:
         return [self._first(self.base, solver, factor) for factor in dict.fromkeys(factor for factor, _ in self._axes)]
 
     def usual(self, steps: int) -> list[Adversary]:
-        """What ``adaptive()`` does, where kinks and maps such as signs want more steps than a first stage has."""
-        if self.smooth and not isinstance(self.base.likelihood, Through):
+        """What ``adaptive()`` does, where maps such as signs want more steps than a first stage has."""
+        if not isinstance(self.base.likelihood, Through):
             return []
         return [self._first(self.base, _adam(0.1, steps, "soft"), 1.0)]
 
