@@ -55,6 +55,7 @@ bench-scale: $(STAMP)  ## how cost grows with records, parameters, problems and 
 
 evidence: $(STAMP)  ## measure every claim; writes docs/evidence.md (resumable)
 	$(BIN)/python -m evidence
+	$(BIN)/python docs/make_figures.py
 
 clean:
 	rm -rf .venv build dist site demo-output .pytest_cache .mypy_cache .ruff_cache
