@@ -74,10 +74,10 @@ def test_the_choice_is_made_once_per_defense_and_told_in_the_ledger(run: tuple[R
     for defense in result.checkpoints[0].defenses:
         (adversary,) = defense.adversaries
         assert adversary.expression == "standard(work='quick')"
-        assert "version 8: the attack was tuned" in adversary.tuned[0]
+        assert "version 9: the attack was tuned" in adversary.tuned[0]
         assert any(f"on {count} other updates" in adversary.tuned[0] for count in (4, 8))
     lines = [line.assumes for line in result.ledger if line.number == "standard against noisy"]
-    assert any(re.search(r"version 8: chose (staged|best_of|retried)\(", line) for line in lines)
+    assert any(re.search(r"version 9: chose (staged|raced)\(", line) for line in lines)
 
 
 def test_no_reported_record_influences_a_choice(run: tuple[Result, Path], tmp_path: Path) -> None:

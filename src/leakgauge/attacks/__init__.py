@@ -11,14 +11,14 @@ from leakgauge.attacks.exposure import Exposure, Watch, exposure
 from leakgauge.attacks.generative import Gias, ggl
 from leakgauge.attacks.grad_inversion import GradInversion
 from leakgauge.attacks.inverting import inverting_gradients
+from leakgauge.attacks.raced import Raced
 from leakgauge.attacks.recovering import Recovery, recover
-from leakgauge.attacks.retried import Retried
 from leakgauge.attacks.staged import BestOf, Staged
 from leakgauge.attacks.standard import Standard
 
 adaptive, analytic, drop_layer, exact_recovery = Adaptive, Analytic, DropLayer, ExactRecovery
 grad_inversion = GradInversion
-best_of, gias, retried, staged, standard = BestOf, Gias, Retried, Staged, Standard
+best_of, gias, raced, staged, standard = BestOf, Gias, Raced, Staged, Standard
 
 __all__ = [
     "Adaptive",
@@ -30,8 +30,8 @@ __all__ = [
     "Gias",
     "GradInversion",
     "Hint",
+    "Raced",
     "Recovery",
-    "Retried",
     "Staged",
     "Standard",
     "Watch",
@@ -49,8 +49,8 @@ __all__ = [
     "hints",
     "idlg",
     "inverting_gradients",
+    "raced",
     "recover",
-    "retried",
     "staged",
     "standard",
 ]

@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from torch import Tensor
-
 from leakgauge.adversary import Adversary, Attack, Reconstruction
-from leakgauge.attacks.confirming import MOST_UNITS, Again, confirmed, tried_again
-from leakgauge.attacks.portfolio import Portfolio
-from leakgauge.attacks.staged import BestOf, Staged, best, family, posteriors, stage_after, steps_of
+from leakgauge.attacks.confirming import confirmed
+from leakgauge.attacks.portfolio import WEAKER, Portfolio
+from leakgauge.attacks.raced import Raced, race
+from leakgauge.attacks.staged import Staged, family, stage_after
 from leakgauge.attacks.trials import Trial, first_of, kinds, last_of, longer, ranked, rounded, then, varied
 from leakgauge.errors import LeakgaugeError, brief
 from leakgauge.expr import PATH, described, parse
@@ -27,16 +26,23 @@ Score = Callable[[Reconstruction, Sequence[int]], float]
 """The mean score of a reconstruction of the observations at these places; higher is better."""
 
 
+LUCK = 0.02
+"""By which share of its score a race has to be behind a single setting to lose against it."""
+KEPT = 3
+"""Starts of a race that go on."""
+WORTH = 0.005
+"""Which share of the score a third of a way to finish has to gain for the rest to be worth it."""
+
+
 @dataclass(frozen=True)
 class Effort:
     """How much is tried, in evaluations of one update.
 
     ``first`` steps of every first stage on ``look`` updates; then, on ``records`` updates, the best ``keep`` again with
-    ``unit`` steps, and the best of ``extend`` families with every extension. Of up to ``several`` settings it is asked
-    whether together, the posterior choosing, they do better; what they end with gets a third of every finishing stage,
-    and then the rest of the best one. Where settings of other kinds did better on half of the updates, up to
-    ``several`` of them meet the choice again on as many further updates. As many others try the updates again on which
-    the choice ends below its median.
+    ``unit`` steps, and the best of ``extend`` families with every extension. What has begun races, going on as the best
+    of these did, and ends with a third of every finishing stage, then the rest of the best one. Where a single setting
+    is chosen and settings of other kinds did better on half of the updates, up to ``several`` of them meet it again on
+    as many further updates.
     """
 
     first: int
@@ -49,22 +55,20 @@ class Effort:
 
     @property
     def attacks_worth(self) -> float:
-        """What a choice costs, in attacks on one update: forty looks, then stages of one, four and seven units, and
-        once more what six have, with a unit for every rival; half of the updates are tried again."""
-        units = self.records * (self.keep + 4 * self.extend + 7 + 6 + self.several + (3 + self.several) / 2)
+        """What a choice costs, in attacks on one update: forty looks, then stages of one, two, four and six units,
+        eight to finish, and once more what six have, with a unit for every rival."""
+        units = self.records * (self.keep + 2 + 4 * self.extend + 2 * KEPT + 8 + 6 + self.several)
         return (40 * self.first * self.look + units * self.unit) / (6 * self.unit)
 
 
 EFFORTS = {
-    "quick": Effort(first=25, unit=50, look=2, keep=6, extend=2, several=2, records=4),
-    "standard": Effort(first=40, unit=150, look=2, keep=8, extend=3, several=3, records=4),
+    "quick": Effort(first=25, unit=50, look=2, keep=5, extend=2, several=2, records=4),
+    "standard": Effort(first=30, unit=150, look=2, keep=6, extend=2, several=3, records=4),
     "thorough": Effort(first=150, unit=400, look=4, keep=16, extend=6, several=4, records=12),
 }
 
 
 _REMEDY = "delete it; the same command computes it again"
-WORTH = 0.01
-"""Several attacks cost several times as much: their gain must be at least this share of the score of the best."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +175,7 @@ class Choosing:
         firsts = [(None, one) for one in portfolio.firsts(effort.first)]
         looks = varied(self._rung("first look", firsts, effort.look), family)
         again = [(None, longer(first_of(one), effort.unit)) for one in looks[: effort.keep]]
-        again += [(None, stage) for stage in portfolio.usual(6 * effort.unit)]
+        again += [(None, stage) for stage in portfolio.usual(2 * effort.unit)]
         begun = self._rung("first stage", again, effort.records)
         pairs = [
             (one, stage)
@@ -179,18 +183,45 @@ class Choosing:
             for stage in portfolio.extensions(last_of(one), effort.unit)
         ]
         trials = ranked([*begun, *self._rung("second stage", pairs, effort.records)])
-        last, whole = last_of(trials[0]), self.together("together", trials, last_of(trials[0]))
-        unfinished = whole
+        whole = self.preferred(self.raced(begun, trials[0]), trials[0])
+        last = last_of(whole)
         pairs = [(whole, stage) for stage in portfolio.finishes(last, effort.unit // 3)]
         finished = self._rung("third stage", pairs, effort.records)
         finish = last_of(finished[0])  # which way to finish is seen early; only that one goes on for long
-        pairs = [(finished[0], longer(finish, 2 * finish.solver.steps))]
-        finished += self._rung("fourth stage", pairs, effort.records)
-        whole = self.together("in the end", ranked([*finished, whole, *trials]), last)
-        whole, count = confirmed(self, whole, kinds(trials)[: effort.several])
-        whole = tried_again(self, whole, Again.of(self, whole, unfinished, begun, trials))
+        if finished[0].score > whole.score + WORTH * abs(whole.score):
+            pairs = [(finished[0], longer(finish, 2 * finish.solver.steps))]
+            finished += self._rung("fourth stage", pairs, effort.records)
+        whole = ranked([*finished, whole])[0]
+        count = min(effort.records, len(self.observations))
+        if not isinstance(first_of(whole), Raced):
+            whole, count = confirmed(self, whole, kinds(trials)[: effort.several])
         assumed = () if portfolio.assumed is None else (portfolio.assumed,)
         return Choice(whole.attack, self.tried, count, self.evaluations, whole.score, tuple(self.rungs), assumed)
+
+    def raced(self, begun: Sequence[Trial], model: Trial) -> Trial:
+        """A race of what has begun; a setting that went on shows how, under one of several weights of the prior."""
+        last = last_of(model)
+        if last == first_of(model):
+            last = self.portfolio.extensions(last, self.effort.unit)[WEAKER]
+        stages = self.portfolio.reweighed(last)
+        begun = sorted(begun, key=lambda trial: first_of(trial) != first_of(model))  # what led so far goes on anyway
+        judge, guesses = self.portfolio.judge, [trial.guess for trial in begun]
+        some, keep = self.observations[: self.effort.records], min(KEPT, len(begun))
+        options: dict[str, Any] = {"seed": self.seed, "progress": self.progress}
+        ends = race(guesses, stages, judge, keep, self.task, some, **options)
+        firsts = tuple(first_of(trial) for trial in begun)
+        trials = [
+            Trial(Raced(firsts, stage, judge, keep), guess, self._scored(guess, range(len(some))))
+            for stage, guess in zip(stages, ends, strict=True)
+        ]
+        self.evaluations += sum(guess.evaluations for guess in ends)
+        self.tried += len(trials)
+        self.rungs.append(("race", len(trials), ranked(trials)[0].score))
+        return ranked(trials)[0]
+
+    def preferred(self, raced: Trial, single: Trial) -> Trial:
+        """The race, unless a single setting did clearly better: the best of many on a few updates is partly luck."""
+        return single if single.score > raced.score + LUCK * abs(raced.score) else raced
 
     def _rung(self, name: str, pairs: Sequence[tuple[Trial | None, Adversary]], count: int) -> list[Trial]:
         """Run every stage after the setting that it extends, on the first ``count`` updates; the best first."""
@@ -208,50 +239,6 @@ class Choosing:
         trials = ranked(trials)
         self.rungs.append((name, len(trials), trials[0].score))
         return trials
-
-    def together(self, name: str, trials: Sequence[Trial], last: Adversary) -> Trial:
-        """The best setting, with those added, one by one, beside which the posterior chooses best.
-
-        Of networks with kinks a setting solves one record and is caught in a minimum for the next, where only a
-        stronger prior tells what is seen from what is fitted. Which of the two has happened the posterior shows well,
-        under one of several weights of its prior.
-        """
-        some = self.observations[: self.effort.records]
-        whole, members = trials[0], 1
-        judges = self.portfolio.judges_after(last)
-        every = posteriors(judges, self.task, some, [trial.guess for trial in trials])
-        for judge, values in zip(judges, every, strict=True):
-            chosen, reached = [0], trials[0]
-            for _ in range(self.effort.several - 1):
-                wider = [[*chosen, i] for i in range(len(trials)) if i not in chosen]
-                tried = [(places, self._picked(places, trials, values, judge)) for places in wider]
-                fitting = [one for one in tried if steps_of(one[1].attack) <= MOST_UNITS * self.effort.unit]
-                places, trial = max(fitting, key=lambda one: one[1].score, default=(chosen, reached))
-                if trial.score <= reached.score + WORTH * abs(reached.score):
-                    break
-                chosen, reached = places, trial
-            if reached.score > whole.score:
-                whole, members = reached, len(chosen)
-        self.rungs.append((name, members, whole.score))
-        return whole
-
-    def judge(self, trials: Sequence[Trial]) -> Adversary:
-        """The objective that chooses best among all of these, the best of which comes first."""
-        some, judges = self.observations[: self.effort.records], self.portfolio.judges_after(last_of(trials[0]))
-        guesses = [trial.guess for trial in trials]
-        scores = [
-            self._scored(best(guesses, values), range(len(some)))
-            for values in posteriors(judges, self.task, some, guesses)
-        ]
-        return judges[scores.index(max(scores))]
-
-    def _picked(
-        self, places: Sequence[int], trials: Sequence[Trial], values: Sequence[Tensor], judge: Adversary
-    ) -> Trial:
-        """Several settings as one."""
-        guess = best([trials[i].guess for i in places], [values[i] for i in places])
-        attack = BestOf(tuple(trials[i].attack for i in places), judge)
-        return Trial(attack, guess, self._scored(guess, range(len(guess.inputs))))
 
     def _scored(self, guess: Reconstruction, places: Sequence[int]) -> float:
         return rounded(self.score(guess, places))

@@ -86,7 +86,7 @@ class Portfolio:
             fine = lengths if _exists(replace(base, likelihood=lengths), task, few, []) else fine
         entries = sum(p.numel() for p in task.params.values())
         small = task.domain.size * task.recipe.batch <= MOST_UNKNOWNS and entries <= MOST_ENTRIES
-        return cls(base, fine, small and _is_cosine(base.likelihood), assumed, has_no_kinks(task))
+        return cls(base, fine, small and isinstance(base.likelihood, Cosine), assumed, has_no_kinks(task))
 
     # --- what is tried
 
@@ -113,8 +113,8 @@ class Portfolio:
         return [self._first(self.base, solver, factor) for factor in dict.fromkeys(factor for factor, _ in self._axes)]
 
     def usual(self, steps: int) -> list[Adversary]:
-        """What ``adaptive()`` does, where maps such as signs want more steps than a first stage has."""
-        if not isinstance(self.base.likelihood, Through):
+        """What ``adaptive()`` does, where kinks and maps such as signs want more steps than a first stage has."""
+        if self.smooth and not isinstance(self.base.likelihood, Through):
             return []
         return [self._first(self.base, _adam(0.1, steps, "soft"), 1.0)]
 
@@ -133,6 +133,11 @@ class Portfolio:
             stage(0.01, _quasi(steps)),
         ]
 
+    def reweighed(self, stage: Adversary) -> list[Adversary]:
+        """A stage under the same prior, and under a weaker one."""
+        priors = [_weighed(stage.prior, factor, stage.solver) for factor in (1.0, 0.1)]
+        return list(dict.fromkeys(replace(stage, prior=prior) for prior in priors))
+
     def finishes(self, last: Adversary, steps: int) -> list[Adversary]:
         """Stages that may end a setting: what has converged retires, the others go on for long.
 
@@ -140,7 +145,8 @@ class Portfolio:
         line search ends, and small steps of Adam go on.
         """
         prior, after = self._prior_after(last), replace(last, likelihood=self.fine, labels="inferred", start="grey")
-        solvers = [(_quasi(4 * steps, 60), 1.0), *((_adam(0.01, 3 * steps, "soft"), factor) for factor in (1.0, 0.1))]
+        quasi = [(_quasi(4 * steps, 60), factor) for factor in ((1.0, 0.1) if self.smooth else (1.0,))]
+        solvers = [*quasi, *((_adam(0.01, 3 * steps, "soft"), factor) for factor in (1.0, 0.1))]
         listed = [replace(after, prior=_weighed(prior, factor, solver), solver=solver) for solver, factor in solvers]
         if self.gauss_newton:
             newton = gauss_newton(steps=max(2, steps // 30), inner=100)
@@ -151,12 +157,6 @@ class Portfolio:
         """The prior that a stage by the fine likelihood begins with: nats weigh one otherwise than a cosine does."""
         comparable = _is_cosine(last.likelihood) == _is_cosine(self.base.likelihood) or last.likelihood == self.fine
         return last.prior if comparable else self.base.prior
-
-    def judges_after(self, last: Adversary) -> list[Adversary]:
-        """Objectives that may tell guesses apart which several settings ended with."""
-        judge = replace(last, likelihood=self.fine, restarts=1, labels="inferred", start="grey")
-        priors = [_weighed(self._prior_after(last), factor, last.solver) for factor in (0.1, 1.0, 10.0, 100.0)]
-        return list(dict.fromkeys(replace(judge, prior=prior) for prior in priors))
 
     @property
     def _axes(self) -> list[tuple[float, float]]:

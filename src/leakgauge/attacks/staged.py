@@ -21,6 +21,9 @@ from leakgauge.priors.base import Scaled
 from leakgauge.task import Task
 from leakgauge.types import Progress, Threat, Treatment
 
+AT_ONCE = 32
+"""Guesses that are judged at once."""
+
 
 @register("attack", "staged")
 @dataclass(frozen=True, repr=False)
@@ -147,15 +150,20 @@ def boxed(inputs: Tensor, task: Task) -> Tensor:
 
 @dataclass(frozen=True, repr=False)
 class _Stay(Solver):
-    """Evaluate the start, and stay there."""
+    """Evaluate the start, and stay there; a few problems at a time, whose graphs fit in memory that is in use."""
 
     steps: int = 1
 
     def solve(self, problem: Problem, progress: Progress | None = None) -> Solution:
-        with torch.enable_grad():  # a path may need a graph of its own
-            value = problem.evaluate(problem.start, torch.arange(problem.size))
-        objective = -(value.likelihood + value.prior).detach()
+        parts = [self._objective(problem, which) for which in torch.arange(problem.size).split(AT_ONCE)]
+        objective = torch.cat(parts)
         return Solution(dict(problem.start), objective, objective.unsqueeze(0), ("steps",) * problem.size, problem.size)
+
+    @staticmethod
+    def _objective(problem: Problem, which: Tensor) -> Tensor:
+        with torch.enable_grad():  # a path may need a graph of its own
+            value = problem.evaluate({name: start[which] for name, start in problem.start.items()}, which)
+        return -(value.likelihood + value.prior).detach()
 
 
 def posterior(
@@ -228,7 +236,11 @@ class BestOf(CheckedAttack):
 
 def best(guesses: Sequence[Reconstruction], values: Sequence[Tensor]) -> Reconstruction:
     """For every observation the guess with the highest value, the first of equal ones."""
-    places = torch.stack(list(values)).argmax(0).tolist()
+    return picked(guesses, values, torch.stack(list(values)).argmax(0).tolist())
+
+
+def picked(guesses: Sequence[Reconstruction], values: Sequence[Tensor], places: Sequence[int]) -> Reconstruction:
+    """For observation i guess ``places[i]``, with its value for its log posterior."""
     chosen = [(guesses[place], i) for i, place in enumerate(places)]
     return Reconstruction(
         torch.stack([guess.inputs[i] for guess, i in chosen]),

@@ -49,17 +49,16 @@ FIXED = 15
 @register("attack", "standard")
 @dataclass(frozen=True, repr=False)
 class Standard(CheckedAttack):
-    """A parameter-free, versioned attack: quote it as ``standard()`` version 8.
+    """A parameter-free, versioned attack: quote it as ``standard()`` version 9.
 
     1. What structure gives exactly is read off (:mod:`~leakgauge.attacks.structure`).
-    2. Else :meth:`choose` tries more than sixty settings (some forty on tables) on reference records: starts, prior
-       weights, the likelihoods that the treatments of ``adaptive()`` allow, optimisers, and stages (a strong prior,
-       then a weaker one; directions, then lengths; Adam, then L-BFGS or Gauss-Newton), by successive halving. An audit
-       does so once per defense, threat and checkpoint, in a cell of its own.
-    3. The best setting attacks; or the few best, of which a common posterior takes one per update, where that did
-       better on the reference records. Since version 7 a choice that a plainer setting beat on half of the reference
-       updates has to hold on as many further ones. Since version 8 updates that end below the median posterior of the
-       reference updates are tried again with other settings, unless that did worse on these.
+    2. Else :meth:`choose` tries some sixty settings (forty on tables) on reference records: starts, prior weights, the
+       likelihoods that the treatments of ``adaptive()`` allow, optimisers, and stages (a strong prior, then a weaker
+       one; directions, then lengths; Adam, then L-BFGS or Gauss-Newton), by successive halving. An audit does so once
+       per defense, threat and checkpoint, in a cell of its own.
+    3. Since version 9 the settings that lead attack together, in a race (:mod:`~leakgauge.attacks.raced`): each begins,
+       and for every update the posterior says which go on. A single setting attacks instead where it did clearly better
+       on the reference records; if a plainer one beat it on half of them, it has to hold on as many further ones.
 
     Called without a choice, as on captured updates, or with fewer than four reference updates, a fixed portfolio
     attacks and the posterior decides; since version 5 that is L-BFGS for undefended smooth networks, elsewhere its last
@@ -69,7 +68,7 @@ class Standard(CheckedAttack):
     seconds; ``labels`` is set by the threat.
     """
 
-    version: ClassVar[int] = 8
+    version: ClassVar[int] = 9
     models_defense: ClassVar[Literal["any"]] = "any"
 
     work: Work = "standard"

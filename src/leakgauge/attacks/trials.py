@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Any, cast
+from typing import Any
 
 from leakgauge.adversary import Adversary, Attack, Reconstruction
 from leakgauge.attacks.staged import Staged
@@ -53,14 +53,15 @@ def then(attack: Attack, stage: Adversary) -> Staged:
     return attack.then(stage) if isinstance(attack, Staged) else Staged((attack, stage))
 
 
-def first_of(trial: Trial) -> Adversary:
-    assert isinstance(trial.attack, Staged)
-    return cast(Adversary, trial.attack.stages[0])
+def first_of(trial: Trial) -> Any:
+    return trial.attack.stages[0] if isinstance(trial.attack, Staged) else trial.attack
 
 
 def last_of(trial: Trial) -> Adversary:
-    assert isinstance(trial.attack, Staged)
-    return cast(Adversary, trial.attack.last)
+    last: Any = trial.attack
+    while not isinstance(last, Adversary):
+        last = last.last
+    return last
 
 
 def longer(stage: Adversary, steps: int) -> Adversary:

@@ -131,7 +131,7 @@ EXAMPLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "gias": (f"gias(prior={TINY_PRIOR})", f"gias(prior={TINY_PRIOR}, steps=10, tune_steps=5)"),
         "idlg": ("idlg(restarts=1)",),
         "inverting_gradients": ("inverting_gradients()", "inverting_gradients(steps=10, lr=0.05)"),
-        "retried": ("retried(attack=adaptive(steps=2), again=analytic(), judge=adversary(), below=0.0)",),
+        "raced": ("raced(firsts=(adversary(),), stage=adversary(), judge=adversary(), keep=1)",),
         "staged": ("staged(stages=(adversary(), adversary(likelihood=cosine(), solver=lbfgs(steps=5))))",),
         "standard": ("standard()", "standard(work='quick')"),
     },
