@@ -68,8 +68,12 @@ class SeveralFaultsError(ExpressionError):
         super().__init__(first.what, where=first.where, remedy=first.remedy)
 
     def __str__(self) -> str:
-        more = f"; and {len(self.problems) - 3} more" if len(self.problems) > 3 else ""
-        return "; and ".join(map(str, self.problems[:3])) + more
+        more = f"; and {len(self.problems) - _FAULTS} more" if len(self.problems) > _FAULTS else ""
+        return "; and ".join(map(str, self.problems[:_FAULTS])) + more
+
+
+_FAULTS = 20
+"""Faults that one message names: those of a part with all of its settings wrong."""
 
 
 class DomainError(LeakgaugeError, ValueError):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from leakgauge.errors import ModelError, nearest
-from leakgauge.expr import Part, load, names, register
+from leakgauge import guards
+from leakgauge.expr import PATH, Part, Reading, load, read, register
 from leakgauge.types import Loss
 
 
@@ -20,6 +20,9 @@ class CrossEntropy(Part):
     """
 
     smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        guards.inside(self.smoothing, "smoothing", "cross_entropy", 0.0, 1.0, closed_low=True)
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         log_p = outputs.log_softmax(-1)
@@ -43,13 +46,13 @@ class SquaredError(Part):
 
 
 def loss_named(text: str) -> Loss:
-    """A loss by name (``cross_entropy``) or path (``my_package.module:loss``)."""
-    loss: Loss
-    if ":" in text:
-        loss = load(text, where="loss")
-        return loss
-    known = names("loss")
-    if text not in known:
-        raise ModelError(f"unknown loss {text!r}", where="recipe.loss", remedy=nearest(text, known))
-    loss = known[text]()
+    """A loss by name (``cross_entropy``), path (``my_package.module:loss``) or expression (with its parentheses)."""
+    loss: Loss = load(text, where="loss") if PATH.fullmatch(text) else read_loss(text, own_code=True).get()
     return loss
+
+
+def read_loss(text: str, *, own_code: bool = False) -> Reading:
+    """What the text of a loss says, with all its faults; a bare path is left alone."""
+    if PATH.fullmatch(text):
+        return Reading(text, own=(text,))
+    return read(text if "(" in text or ":" in text else f"{text}()", "loss", where="task.loss", own_code=own_code)
