@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from leakgauge import guards
-from leakgauge.expr import PATH, Part, Reading, load, read, register
+from leakgauge.errors import ModelError, nearest
+from leakgauge.expr import Part, load, names, parse, register
 from leakgauge.types import Loss
 
 
@@ -46,13 +47,16 @@ class SquaredError(Part):
 
 
 def loss_named(text: str) -> Loss:
-    """A loss by name (``cross_entropy``), path (``my_package.module:loss``) or expression (with its parentheses)."""
-    loss: Loss = load(text, where="loss") if PATH.fullmatch(text) else read_loss(text, own_code=True).get()
+    """A loss by name (``cross_entropy``), path (``my_package.module:loss``) or expression, which has parentheses."""
+    loss: Loss
+    if "(" in text:
+        loss = parse(text, "loss", where="loss")
+        return loss
+    if ":" in text:
+        loss = load(text, where="loss")
+        return loss
+    known = names("loss")
+    if text not in known:
+        raise ModelError(f"unknown loss {text!r}", where="recipe.loss", remedy=nearest(text, known))
+    loss = known[text]()
     return loss
-
-
-def read_loss(text: str, *, own_code: bool = False) -> Reading:
-    """What the text of a loss says, with all its faults; a bare path is left alone."""
-    if PATH.fullmatch(text):
-        return Reading(text, own=(text,))
-    return read(text if "(" in text or ":" in text else f"{text}()", "loss", where="task.loss", own_code=own_code)
