@@ -10,7 +10,7 @@ from leakgauge.attacks.staged import posterior
 from leakgauge.audit.attacking import observed, searching
 from leakgauge.audit.plan import IDENTITY
 from leakgauge.defenses import Protection
-from leakgauge.errors import LeakgaugeError, brief
+from leakgauge.errors import LeakgaugeError, NoDensityError, brief
 from leakgauge.study.sections import Problem, SpecError
 from leakgauge.study.study import Study
 
@@ -29,6 +29,8 @@ class Faults:
             what = f"{fault.where}: {fault.what}" if fault.where else fault.what
             remedy = fault.remedy or ""
         key = next((f"adversaries.{n}" for n, own in self.study.adversaries.items() if own == settings), "adversaries")
+        if repr(defense) == repr(IDENTITY) and isinstance(fault, NoDensityError):  # no defense of the user's to change
+            remedy = "use adaptive(), which takes another likelihood where there is no defense"
         named = [name for name, how in self.study.defenses.items() if repr(how) == repr(defense)]
         under = self.by_fault.setdefault((key, brief(" ".join(what.split()), 300), remedy), [])
         place = named[0] if named else "no defense (the positive control)"
