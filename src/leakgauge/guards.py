@@ -148,7 +148,7 @@ def _number(value: object) -> float:
     """``value`` as a float; NaN for what is no single number, truth values and texts among it."""
     try:
         return math.nan if isinstance(value, bool | str | bytes) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # an integer of 400 digits; a tensor of several numbers
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # an integer of 400 digits, several numbers
         return math.nan
 
 

@@ -103,8 +103,9 @@ def of(
 
     ``recognisable`` names the judge with its threshold, as a spec does: ``{"ssim": 0.5}``. Of several the one that the
     domain prefers and that fits judges: ``{"ssim": 0.5, "psnr": 20.0}`` is SSIM for images of at least 11 × 11 pixels,
-    else PSNR; a metric that the domain does not measure anyway judges alone. Without it the domain's first that fits judges, at its own threshold: SSIM or PSNR for images, the share
-    of features for tables, the share of tokens for texts. ``exact`` is in the unit of ``exactness``: dB for images.
+    else PSNR; a metric that the domain does not measure anyway judges alone. Without it the domain's first that fits
+    judges, at its own threshold: SSIM or PSNR for images, the share of features for tables, the share of tokens for
+    texts. ``exact`` is in the unit of ``exactness``: dB for images.
     ``also`` names metrics that are shown beside them (``["lpips()"]``); those that look through the client's network
     look through ``model``.
     """
