@@ -209,7 +209,7 @@ def test_one_place_gives_one_record() -> None:
     records = small_records(3)
     assert len(records[1]) == 1
     assert torch.equal(records[-1].inputs, records.inputs[2:])
-    assert [int(one.labels) for one in records] == records.labels.tolist()
+    assert [int(records[i].labels) for i in range(3)] == records.labels.tolist()
 
 
 def test_a_defense_in_the_place_of_the_recipe_is_told_where_it_goes() -> None:

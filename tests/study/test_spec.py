@@ -260,7 +260,11 @@ def test_flipped_bytes(flips: list[tuple[int, int]]) -> None:
         ({**GOOD, "verdict": {"recognisable": {"feature_share": 0.8}}}, "verdict.recognisable", "these are image"),
         ({**GOOD, "verdict": {"recognisable": {"mse": 0.1}}}, "verdict.recognisable", "must rise"),
         ({**GOOD, "verdict": {"recognisable": {"ssim": 0.5, "my.code:Mae()": 0.2}}}, "verdict.recognisable", "alone"),
-        ({**GOOD, "verdict": {"recognisable": {"ssim": 0.5, "ms_ssim()": 0.2}}}, "verdict.recognisable", "both judge"),
+        (
+            {**GOOD, "verdict": {"recognisable": {"ssim": 0.5, "ms_ssim(scales=2)": 0.2}}},
+            "verdict.recognisable",
+            "both judge",
+        ),
         ({**GOOD, "adversaries": {"a": "adversary(solver=adam(schedule=cosine()))"}}, "adversaries.a", "schedule"),
         ({**GOOD, "adversaries": {"a": "adversary(likelihood=l1(weights='exp'))"}}, "adversaries.a", "weights"),
         (task(records=4), "verdict.significance", "take at least records = 6"),

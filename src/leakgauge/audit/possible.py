@@ -48,9 +48,12 @@ class Faults:
 
 
 def refuse_impossible(study: Study) -> None:
-    """Evaluate each likelihood that depends on the defense once, under every defense; raise what cannot be."""
+    """Evaluate each likelihood that depends on the defense once, under every listed defense; raise what cannot be.
+
+    One that lacks only its positive control may run: scores and nulls are there, and the verdict says what is missing.
+    """
     faults = Faults(study)
-    defenses = {repr(how): how for how in (*study.defenses.values(), IDENTITY)}
+    defenses = {repr(how): how for how in study.defenses.values()}
     for settings in study.adversaries.values():
         for attack in settings:
             if isinstance(attack, Adversary) and _may_not_exist(attack):
