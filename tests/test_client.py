@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from leakgauge.client import Recipe, gradient_of, update_of
-from leakgauge.errors import DomainError, ExpressionError, ModelError
+from leakgauge.errors import DomainError, ExpressionError, LeakgaugeError, ModelError
 from leakgauge.losses import CrossEntropy, SquaredError, loss_named
 from leakgauge.task import Task
 from leakgauge.testing import small_records, small_task
@@ -217,3 +217,23 @@ def test_all_wrong_numbers_of_a_recipe_are_named() -> None:
         assert part in str(raised.value)
     with pytest.raises(DomainError, match=r"^recipe: batch must be an integer ≥ 1, got 0; give"):
         Recipe(batch=0)
+
+
+def test_a_loss_is_read_with_its_settings() -> None:
+    assert loss_named("cross_entropy(smoothing=0.1)") == CrossEntropy(smoothing=0.1)
+    assert loss_named("cross_entropy()") == loss_named("cross_entropy")
+    for text in (
+        "cross_entropy(smoothing=1.0)",
+        "cross_entropy(smoothing=-0.1)",
+        "cross_entropy(smothing=0.1)",
+        "tv()",
+    ):
+        with pytest.raises(LeakgaugeError):
+            loss_named(text)
+
+
+def test_all_that_is_wrong_with_a_recipe_is_said_at_once() -> None:
+    wrong = {"batch": 0, "local_steps": 0, "learning_rate": -1, "mode": "x", "optimiser": "y"}
+    with pytest.raises(DomainError) as raised:
+        Recipe(**wrong)  # type: ignore[arg-type]
+    assert all(name in str(raised.value) for name in wrong)

@@ -20,7 +20,7 @@ from leakgauge.observation import Observation, Round, check, encoded, observe, s
 from leakgauge.seeds import seed_of
 from leakgauge.task import Task
 from leakgauge.testing import small_records, small_task
-from leakgauge.types import Candidate, Threat, Tree, address_of, matching
+from leakgauge.types import Candidate, Release, Threat, Tree, address_of, matching
 
 NOISY = "random_prune(p=0.5) | gaussian(std=0.1)"
 
@@ -180,6 +180,7 @@ def test_no_repr_prints_the_numbers_of_a_record() -> None:
         send(task, encoding[:1], task.params, (0,)),
         Candidate(records.inputs.unsqueeze(0), records.labels.unsqueeze(0), {"precode.noise": torch.rand(1, 3)}),
         Reconstruction(records.inputs.unsqueeze(1), records.labels.unsqueeze(1), torch.zeros(3)),
+        Release(task.update(records[:1]), {"mask": task.params}),
     ]
     for value in values:
         assert "tensor(" not in repr(value)
@@ -274,3 +275,61 @@ def test_spellings_of_one_address_say_one_thing(threat: Threat, address: str) ->
     assert not hidden.knows(address)
     changed = {a for a in addresses if hidden.mapping(addresses)[a] != threat.mapping(addresses)[a]}
     assert changed == {address}
+
+
+def lacking(task: Task) -> list[object]:
+    params = task.params
+    name = next(iter(params))
+    return [
+        1.5,
+        True,
+        "two",
+        params,
+        params[name],
+        [{}],
+        [params[name]],
+        [{name: params[name]}],
+        [params, {**params, "zz": params[name]}],
+        [{**params, name: params[name][:1]}],
+        [{**params, name: 0.5}],
+    ]
+
+
+@pytest.mark.parametrize("case", range(11))
+def test_a_round_has_the_parameters_of_the_model(case: int) -> None:
+    task = small_task()
+    with pytest.raises(LeakgaugeError) as raised:
+        observe(task, small_records(1), rounds=lacking(task)[case])  # type: ignore[arg-type]
+    assert raised.value.where == "observe"
+    assert raised.value.remedy
+
+
+def test_a_state_that_differs_is_named_with_what_differs() -> None:
+    task = small_task()
+    with pytest.raises(ObservationError, match=r"round 1 .*'last.bais'.*did you mean 'last.bias'"):
+        observe(task, small_records(1), rounds=[task.params, {**task.params, "last.bais": torch.zeros(1)}])
+
+
+@pytest.mark.parametrize("seed", ["a", 1.5, -1, None])
+def test_a_seed_is_a_whole_number(seed: Any) -> None:
+    with pytest.raises(LeakgaugeError, match="seed must be"):
+        observe(small_task(), small_records(1), seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("address", "value"),
+    [
+        ("recipe.learning_rate", 0.1),
+        ("recipe.labels", [1]),
+        ("random_prune.mask", 0.5),
+        ("random_prune.mask", {"a": 1}),
+    ],
+)
+def test_a_grant_is_a_tensor(address: str, value: Any) -> None:
+    recipe = Recipe(shares="change", local_steps=2)
+    task = Task(small_task().model, small_task().domain, recipe).protect("random_prune(p=0.5)")
+    (one,) = observe(task, small_records(1))
+    granted = one.given(address, value)
+    with pytest.raises(ObservationError, match=re.escape(f"the granted {address!r}")) as raised:
+        attacks.dlg()(task, [granted])
+    assert "tensor" in raised.value.what

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -183,3 +185,36 @@ def test_arguments_of_another_kind_are_refused_in_a_sentence() -> None:
         Task(normed(), "image")  # type: ignore[arg-type]
     with pytest.raises(ObservationError, match=r"the threat is a str; give a Threat, as in Threat\("):
         observe(small_task(), small_records(1), threat="known")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "labels", "domain", "what"),
+    [
+        ([1, 2], [0, 1], DOMAIN, "inputs are a list"),
+        (torch.rand(2, 1, 6, 6), [0, 1], DOMAIN, "labels are a list"),
+        (torch.rand(2, 1, 6, 6), torch.tensor([0.0, 1.0]), DOMAIN, "torch.float32"),
+        (torch.rand(2, 1, 6, 6), torch.tensor([[0, 1], [1, 0]]), DOMAIN, "(2, 2)"),
+        (torch.rand(2, 1, 6, 6), torch.tensor([True, False]), DOMAIN, "torch.bool"),
+        (torch.rand(2, 1, 6, 6), torch.tensor([0, 1]), "image", "domain is a str"),
+    ],
+)
+def test_records_of_another_kind_are_refused_in_a_sentence(inputs: Any, labels: Any, domain: Any, what: str) -> None:
+    with pytest.raises(DataError) as raised:
+        Records(inputs, labels, domain)
+    assert what in raised.value.what
+    assert raised.value.remedy
+
+
+def test_one_place_gives_one_record() -> None:
+    records = small_records(3)
+    assert len(records[1]) == 1
+    assert torch.equal(records[-1].inputs, records.inputs[2:])
+    assert [int(records[i].labels) for i in range(3)] == records.labels.tolist()
+
+
+def test_a_defense_in_the_place_of_the_recipe_is_told_where_it_goes() -> None:
+    task = small_task()
+    for options in ({"recipe": "gaussian(std=1.0)"}, {"protection": "gaussian(std=1.0)"}):
+        with pytest.raises(ModelError, match="is a str") as raised:
+            Task(task.model, task.domain, **options)  # type: ignore[arg-type]
+        assert "task.protect" in str(raised.value.remedy)

@@ -60,7 +60,9 @@ class ExpressionError(LeakgaugeError):
 
 
 class SeveralFaultsError(ExpressionError):
-    """Several faults of one expression, all of them in ``problems``."""
+    """Several faults of one expression, all of them in ``problems``; the message names the first."""
+
+    named: ClassVar[int] = 3
 
     def __init__(self, problems: Iterable[LeakgaugeError]) -> None:
         self.problems = tuple(problems)
@@ -68,8 +70,8 @@ class SeveralFaultsError(ExpressionError):
         super().__init__(first.what, where=first.where, remedy=first.remedy)
 
     def __str__(self) -> str:
-        more = f"; and {len(self.problems) - 3} more" if len(self.problems) > 3 else ""
-        return "; and ".join(map(str, self.problems[:3])) + more
+        more = f"; and {len(self.problems) - self.named} more" if len(self.problems) > self.named else ""
+        return "; and ".join(map(str, self.problems[: self.named])) + more
 
 
 class DomainError(LeakgaugeError, ValueError):
@@ -77,7 +79,9 @@ class DomainError(LeakgaugeError, ValueError):
 
 
 class SeveralDomainFaultsError(SeveralFaultsError, DomainError):
-    """Several numbers outside their domains, all of them in ``problems``."""
+    """Several numbers outside their domains, all of them in ``problems``; the message names those of a whole part."""
+
+    named: ClassVar[int] = 20
 
 
 class DataError(LeakgaugeError):

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from leakgauge import guards
 from leakgauge.errors import ModelError, nearest
-from leakgauge.expr import Part, load, names, register
+from leakgauge.expr import Part, load, names, parse, register
 from leakgauge.types import Loss
 
 
@@ -20,6 +21,9 @@ class CrossEntropy(Part):
     """
 
     smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        guards.inside(self.smoothing, "smoothing", "cross_entropy", 0.0, 1.0, closed_low=True)
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         log_p = outputs.log_softmax(-1)
@@ -43,8 +47,11 @@ class SquaredError(Part):
 
 
 def loss_named(text: str) -> Loss:
-    """A loss by name (``cross_entropy``) or path (``my_package.module:loss``)."""
+    """A loss by name (``cross_entropy``), path (``my_package.module:loss``) or expression, which has parentheses."""
     loss: Loss
+    if "(" in text:
+        loss = parse(text, "loss", where="loss")
+        return loss
     if ":" in text:
         loss = load(text, where="loss")
         return loss

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -86,9 +86,8 @@ def observe(
             remedy="give more records or a smaller batch",
         )
     knows = threat.mapping(task.nuisances)
-    states = [task.params] * guards.count(rounds, "rounds", "observe") if isinstance(rounds, int) else list(rounds)
-    if not states:
-        raise ObservationError("there is no round", where="observe", remedy="say how many, or give their parameters")
+    guards.seed(seed, "observe")
+    states = _states(task, rounds)
     for part in task.protection.input:
         part.check(task.domain, len(records))
     encodings = [encoded(task, records, seed=seed, round=r) for r in range(len(states))]
@@ -115,6 +114,39 @@ def observe(
             )
         )
     return observations
+
+
+def _states(task: Task, rounds: object) -> list[Tree]:
+    """The parameters of every round: the task's own so many times, or those given, which must be of its model."""
+    if not isinstance(rounds, Iterable) or isinstance(rounds, str | Tensor | Mapping):
+        if isinstance(rounds, Tensor | Mapping):
+            what, remedy = f"the rounds are a {type(rounds).__name__}", "give a list of parameters by name"
+            raise ObservationError(what, where="observe", remedy=remedy)
+        return [task.params] * guards.count(rounds, "rounds", "observe")  # type: ignore[arg-type]
+    states = list(rounds)
+    if not states:
+        raise ObservationError("there is no round", where="observe", remedy="say how many, or give their parameters")
+    for number, state in enumerate(states):
+        if fault := _misfit(task.params, state):
+            remedy = "give every trained parameter as task.params has them, and nothing else"
+            raise ObservationError(f"the state of round {number} {fault}", where="observe", remedy=remedy)
+    return states
+
+
+def _misfit(params: Tree, state: object) -> str:
+    """How a state differs from the parameters in its names and shapes; empty where it does not."""
+    if not isinstance(state, Mapping):
+        return f"is a {type(state).__name__}, not tensors by name"
+    if lacking := [name for name in params if name not in state]:
+        return f"lacks {len(lacking)} of {len(params)} parameters, {lacking[0]!r} first"
+    if foreign := [name for name in state if name not in params]:
+        return f"has {foreign[0]!r}, which is no parameter of the model ({nearest(str(foreign[0]), params)})"
+    for name, value in state.items():
+        if not isinstance(value, Tensor):
+            return f"has a {type(value).__name__} as {name!r}"
+        if value.shape != params[name].shape:
+            return f"has {name!r} of shape {tuple(value.shape)}, the model's has {tuple(params[name].shape)}"
+    return ""
 
 
 def _check_arguments(task: object, records: object, threat: object) -> None:
@@ -301,7 +333,10 @@ def _granted_problems(task: Task, one: Round, batch: int, where: str) -> list[st
     ]
     for address, value in one.granted.items():
         place = f"{where}: the granted {address!r}"
-        if address in chained:
+        parts = list(value.values()) if isinstance(value, Mapping) else [value]
+        if strange := [one for one in parts if not isinstance(one, Tensor)]:
+            problems.append(f"{place} holds a {type(strange[0]).__name__}; give a tensor, as in torch.tensor(…)")
+        elif address in chained:
             problems += _tree_problems_of_grant(task.params, value, place)
         elif address in task.nuisances and address.rpartition(".")[0] not in task.protection.stage("input"):
             problems += _shape_problems(task, address, value, batch, place)

@@ -56,6 +56,12 @@ class Task:
         if not isinstance(self.domain, Domain):
             what, remedy = f"the domain is a {type(self.domain).__name__}", 'give a Domain("image", shape, classes)'
             raise ModelError(what, where="Task", remedy=remedy)
+        if not isinstance(self.recipe, Recipe):
+            what, remedy = f"the recipe is a {type(self.recipe).__name__}", "give a Recipe(batch=1)"
+            raise ModelError(what, where="Task", remedy=f"{remedy}; a defense comes by task.protect(…)")
+        if not isinstance(self.protection, Protection):
+            what = f"the protection is a {type(self.protection).__name__}"
+            raise ModelError(what, where="Task", remedy="leave it out and say task.protect(…), which reads it")
         object.__setattr__(self, "working", self.fresh())
         loss = self.protection.loss(self.recipe.loss)
         object.__setattr__(self, "working_recipe", replace(self.recipe, loss=loss))

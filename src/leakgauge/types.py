@@ -156,6 +156,7 @@ class Records:
     domain: Domain
 
     def __post_init__(self) -> None:
+        self._check_types()
         if len(self.inputs) != len(self.labels):
             raise DataError(
                 f"{len(self.inputs)} inputs but {len(self.labels)} labels",
@@ -175,14 +176,29 @@ class Records:
                 remedy=f"labels must lie in 0..{self.domain.classes - 1}",
             )
 
+    def _check_types(self) -> None:
+        """Tensors, of which the labels are classes: mixtures of them are an input stage's, never a record's."""
+        for name, value in (("inputs", self.inputs), ("labels", self.labels)):
+            if not isinstance(value, Tensor):
+                what, remedy = f"{name} are a {type(value).__name__}", f"give torch.as_tensor({name})"
+                raise DataError(what, where="Records", remedy=remedy)
+        if not isinstance(self.domain, Domain):
+            what, remedy = f"the domain is a {type(self.domain).__name__}", 'give a Domain("image", shape, classes)'
+            raise DataError(what, where="Records", remedy=remedy)
+        kind = self.labels.dtype
+        if self.labels.dim() != 1 or kind.is_floating_point or kind.is_complex or kind == torch.bool:
+            what = f"labels are {kind} of shape {tuple(self.labels.shape)}"
+            raise DataError(what, where="Records", remedy="give one class number per input, as integers")
+
     def __repr__(self) -> str:
         return f"Records({len(self)} of {self.domain})"
 
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def __getitem__(self, index: slice | Sequence[int] | Tensor) -> Records:
-        where = index if isinstance(index, slice | Tensor) else torch.as_tensor(index)
+    def __getitem__(self, index: int | slice | Sequence[int] | Tensor) -> Records:
+        """The records of these places; a single place gives records, too: one of them."""
+        where = index if isinstance(index, slice) else torch.atleast_1d(torch.as_tensor(index))
         if isinstance(where, Tensor) and not len(where):
             where = where.long()  # an empty list becomes a tensor of floats, which is no index
         return Records(self.inputs[where], self.labels[where], self.domain)
@@ -218,12 +234,16 @@ class Context(Protocol):
         """The map from the batch's inputs to ``representation(layer)``, for jvp and vjp."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Release:
     """What an update-stage part lets out, and the nuisances it drew or computed, by their bare names."""
 
     observed: dict[str, Tensor]
     drawn: dict[str, Tree] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        drawn = "".join(f", {name}={sized(value)}" for name, value in self.drawn.items())
+        return f"Release(observed={sized(self.observed)}{drawn})"
 
 
 class Updates(Protocol):

@@ -10,10 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakgauge.adversary import Likelihood, Matching, cosine, density, l1, l2, marginal, scaled_l2, through
+from leakgauge.adversary import Adversary, Likelihood, Matching, cosine, density, l1, l2, marginal, scaled_l2, through
+from leakgauge.adversary.solver import Adam
 from leakgauge.defenses import Protection, protection
-from leakgauge.errors import ModelError, NoDensityError
-from leakgauge.expr import REGISTRY, parse
+from leakgauge.errors import DomainError, ModelError, NoDensityError
+from leakgauge.expr import REGISTRY, parse, read
 from leakgauge.testing import CHAINS, EXAMPLES, example_update, likelihood_laws
 from leakgauge.updates import Batch, Stack
 
@@ -201,3 +202,32 @@ def test_of_a_pruned_zero_only_the_excess_counts() -> None:
     known = pruned.chain.visible(observed)  # the smallest survivor is 2
     assert set(known) == {"prune.threshold", "prune.kept"}
     assert float(through()(update, observed, known, pruned)) == pytest.approx(-(0.0 + 1.0 + 0.25))
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("l1(weights='exp', drop='first')", ("weights", "drop")),
+        ("l2(weights={'first': -1.0, 'last': 'a'}, relative=2)", ("first", "last", "relative")),
+        ("cosine(weights=3)", ("weights",)),
+        ("density(assumed=tv(), fitted=1)", ("assumed", "fitted")),
+        ("density(assumed=mixup())", ("assumed",)),
+        ("marginal(std=-1, low='a', high=-2)", ("std", "low", "high")),
+        ("marginal(low=3, high=2)", ("high",)),
+        ("through(likelihood=adam(), fitted='yes')", ("likelihood", "fitted")),
+        ("adversary(start='gray', norms='x', labels='q')", ("start", "norms", "labels")),
+        ("adversary(likelihood=3, prior='a', solver=None)", ("likelihood", "prior", "solver")),
+        ("adversary(anneal=adam(), ball=cosine(), restarts=0, hidden=-1)", ("anneal", "ball", "restarts", "hidden")),
+    ],
+)
+def test_every_wrong_setting_is_named_at_once(text: str, settings: tuple[str, ...]) -> None:
+    faults = read(text).faults
+    assert all(isinstance(fault, DomainError) and fault.remedy for fault in faults)
+    assert len(faults) == len(settings)
+    for name in settings:
+        assert any(name in fault.what for fault in faults)
+
+
+def test_a_class_is_no_part() -> None:
+    with pytest.raises(DomainError, match="solver must be a solver"):
+        Adversary(solver=Adam)  # type: ignore[arg-type]

@@ -152,7 +152,7 @@ def test_an_entry_point_is_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
         ("tv(rate=0.1)", "tv: got an unexpected keyword argument 'rate'", "its signature is tv(kind='anisotropic', "),
         ("gaussian()", "gaussian: missing a required argument: 'std'", "its signature is gaussian(std)"),
         ("gaussian(std=1.0, std=2.0)", "'std' is given twice", "give every argument once"),
-        ("gaussian_prior(mean='x')", "gaussian_prior: must be real", "its signature is gaussian_prior(mean="),
+        ("learned(file=3)", "learned: expected str", "its signature is learned(file"),
         ("clip(norm=1.0) |", "cannot read 'clip(norm=1.0) |'", "write it like clip(norm=1.0) | gaussian(std=0.1)"),
         ("", "cannot read ''", "write it like"),
         ("tv(\0)", "cannot read", "write it like"),

@@ -237,3 +237,14 @@ def test_scores_in_words() -> None:
     assert psnr.at(15.0) == "psnr 15 dB"
     assert metrics.storable(math.inf) == metrics.CAP
     assert metrics.storable(0.12345678) == 0.123457
+
+
+@pytest.mark.parametrize(
+    "recognisable",
+    [{"feature_share": 0.5, "feature_share(tolerance=0.1)": 0.5}, {"feature_share()": 0.5, "feature_share": 0.6}],
+)
+def test_one_metric_judges(recognisable: dict[str, float]) -> None:
+    with pytest.raises(DomainError) as raised:
+        metrics.of(Domain("table", (4,), 2), recognisable)
+    assert raised.value.where == "recognisable"
+    assert raised.value.remedy

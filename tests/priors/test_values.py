@@ -10,7 +10,7 @@ from scipy import integrate, stats
 from torch import Tensor
 
 from leakgauge.errors import DomainError, ExpressionError
-from leakgauge.expr import parse
+from leakgauge.expr import parse, read
 from leakgauge.priors import PriorPart, Scaled, Sum, gaussian_prior, laplace_prior, norm, pixel_range, tv, uniform
 from leakgauge.types import Candidate
 
@@ -150,3 +150,22 @@ def test_weights_are_guarded() -> None:
             wrong * tv()
     with pytest.raises(ExpressionError, match="number\\*prior"):
         parse("tv() + 1.0")
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("tv(kind='x', reduce='y', smoothing=-1, periodic=2)", ("kind", "reduce", "smoothing", "periodic")),
+        ("pixel_range(low='a', high=None)", ("low", "high")),
+        ("gaussian_prior(mean='x', std=True)", ("mean", "std")),
+        ("laplace_prior(mean='x', scale='y')", ("mean", "scale")),
+        ("norm(p='two')", ("p",)),
+        ("batch_norm(first='ten')", ("first",)),
+    ],
+)
+def test_every_wrong_setting_is_named_at_once(text: str, settings: tuple[str, ...]) -> None:
+    faults = read(text, "prior").faults
+    assert all(isinstance(fault, DomainError) and fault.remedy for fault in faults)
+    assert len(faults) == len(settings)
+    for name in settings:
+        assert any(name in fault.what for fault in faults)

@@ -305,3 +305,38 @@ def test_labels_granted_by_their_address_need_not_be_unique() -> None:
     granted = {**raw, "threat": {"labels": "inferred", "grants": ["recipe.labels"]}}
     assert [problem.key for problem in found(raw)] == [key]
     assert found(granted) == []
+
+
+NOISED = "random_prune(p=0.5) | gaussian(std=0.1)"
+IMPOSSIBLE = {
+    "through": "adversary(likelihood=through(), solver=gauss_newton(steps=2))",
+    "layers": "adversary(likelihood=l2(weights={'conv9': 1.0}))",
+}
+
+
+@pytest.mark.parametrize("command", ["check", "audit"])
+def test_adversaries_that_cannot_attack_are_named_before_anything_runs(command: str, tmp_path: Path) -> None:
+    lines = "\n".join(f'{name} = "{text}"' for name, text in IMPOSSIBLE.items())
+    spec = tmp_path / "spec.toml"
+    text = f'[task]\nmodel = "logistic"\nrecords = 10\n[defenses]\na = "{NOISED}"\n[adversaries]\n{lines}\n'
+    spec.write_text(text, encoding="utf-8")
+    done = CliRunner().invoke(app, [command, str(spec)])
+    assert done.exit_code == 2
+    for name in IMPOSSIBLE:
+        assert any(line.startswith(f"error: {spec}: adversaries.{name}: ") for line in done.output.splitlines())
+    assert list(tmp_path.iterdir()) == [spec]
+
+
+def test_a_foreign_exception_of_an_attack_is_a_problem_of_its_key(tmp_path: Path, monkeypatch: Any) -> None:
+    code = "class Broken:\n    def __call__(self, task, observations, **options):\n        return 1 + 'a'\n"
+    (tmp_path / "breaking.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = tmp_path / "spec.toml"
+    listed = '[defenses]\na = "sign()"\nb = "clip(norm=1.0)"\n[adversaries]\nmine = "breaking:Broken()"\n'
+    spec.write_text(f'leave_out = ["adaptive"]\n[task]\nmodel = "logistic"\nrecords = 10\n{listed}', encoding="utf-8")
+    done = CliRunner().invoke(app, ["check", "--time", str(spec)])
+    assert done.exit_code == 2
+    (line,) = [line for line in done.output.splitlines() if line.startswith("error: ")]
+    assert "adversaries.mine" in line
+    assert "TypeError" in line
+    assert len(line.split("under ")[1].split(": ")[0].split(", ")) == 3  # both defenses, and the control

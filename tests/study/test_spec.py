@@ -17,7 +17,8 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from leakgauge.cli import app
-from leakgauge.study import Draft, Problem, Spec, SpecError, load, of, problems, sound
+from leakgauge.losses import CrossEntropy
+from leakgauge.study import Draft, Problem, Spec, SpecError, Study, load, of, problems, sound
 from leakgauge.study.sections import RecipeSpec, Replay
 from leakgauge.study.starter import PRESETS, starter
 
@@ -219,6 +220,10 @@ def test_flipped_bytes(flips: list[tuple[int, int]]) -> None:
         (task(model="os:system('ls')"), "task.model", "standard library"),
         (task(loss="crossentropy"), "task.loss", "did you mean 'cross_entropy'"),
         (task(loss="my loss:x"), "task.loss", "package.module:name"),
+        (task(loss="cross_entropy(smoothing=1.0)"), "task.loss", "smoothing"),
+        (task(loss="cross_entropi(smoothing=0.1)"), "task.loss", "did you mean 'cross_entropy'"),
+        (task(loss="tv()"), "task.loss", "tv"),
+        (task(loss="os:system('ls')"), "task.loss", "standard library"),
         (task(data="fashion_mnist_sampel"), "task.data", "did you mean 'fashion_mnist_sample'"),
         (task(data="no/such.npz"), "task.data", "no such file"),
         (task(data="x" * 5000), "task.data", "cannot be used"),
@@ -254,6 +259,14 @@ def test_flipped_bytes(flips: list[tuple[int, int]]) -> None:
         ({**GOOD, "verdict": {"recognisable": {"ssim": 2.0}}}, "verdict.recognisable.ssim", "at most 1"),
         ({**GOOD, "verdict": {"recognisable": {"feature_share": 0.8}}}, "verdict.recognisable", "these are image"),
         ({**GOOD, "verdict": {"recognisable": {"mse": 0.1}}}, "verdict.recognisable", "must rise"),
+        ({**GOOD, "verdict": {"recognisable": {"ssim": 0.5, "my.code:Mae()": 0.2}}}, "verdict.recognisable", "alone"),
+        (
+            {**GOOD, "verdict": {"recognisable": {"ssim": 0.5, "ms_ssim(scales=2)": 0.2}}},
+            "verdict.recognisable",
+            "both judge",
+        ),
+        ({**GOOD, "adversaries": {"a": "adversary(solver=adam(schedule=cosine()))"}}, "adversaries.a", "schedule"),
+        ({**GOOD, "adversaries": {"a": "adversary(likelihood=l1(weights='exp'))"}}, "adversaries.a", "weights"),
         (task(records=4), "verdict.significance", "take at least records = 6"),
         ({**GOOD, "verdict": {"significance": 1e-6}}, "verdict.significance", "say at least significance"),
     ],
@@ -422,3 +435,15 @@ def test_the_reference_lists_every_key() -> None:
     kinds = [*(field.annotation for field in Spec.model_fields.values()), RecipeSpec, Replay]
     keys = [key for kind in kinds for key in getattr(kind, "model_fields", ())]
     assert [key for key in keys if f"`{key}`" not in page and f"[task.{key}]" not in page] == []
+
+
+@pytest.mark.parametrize(
+    "loss", ["cross_entropy", "cross_entropy()", "cross_entropy(smoothing=0.1)", "my.code:Loss(a=1)"]
+)
+def test_a_loss_may_have_settings(loss: str) -> None:
+    assert "task.loss" not in found(task(loss=loss))
+
+
+def test_a_loss_with_settings_is_the_clients() -> None:
+    raw = {"task": {"model": "logistic", "loss": "cross_entropy(smoothing=0.1)", "records": 10}}
+    assert Study.of(of(raw)).task.recipe.loss == CrossEntropy(smoothing=0.1)

@@ -101,15 +101,19 @@ class Adversary(Part):
     norms: Norms = "measured"
 
     def __post_init__(self) -> None:
-        guards.count(self.restarts, "restarts", "adversary")
-        if self.hidden is not None:
-            guards.non_negative(self.hidden, "hidden", "adversary")
         choices = {"labels": ("inferred", "joint"), "rule": get_args(Rule), "start": get_args(Start)}
         choices["norms"] = get_args(Norms)
-        for name, allowed in choices.items():
-            guards.choice(getattr(self, name), name, "adversary", allowed)
-        for kind in ("likelihood", "prior", "solver"):
-            check_kind(getattr(self, kind), kind, "adversary")
+        with guards.together():
+            for kind in ("likelihood", "prior", "solver"):
+                check_kind(getattr(self, kind), kind, "adversary")
+            for name, allowed in choices.items():
+                guards.choice(getattr(self, name), name, "adversary", allowed)
+            if self.hidden is not None:
+                guards.non_negative(self.hidden, "hidden", "adversary")
+            guards.count(self.restarts, "restarts", "adversary")
+            check_kind(self.anneal, "schedule", "adversary", "anneal")
+            if self.ball is not None:
+                check_kind(self.ball, "ball", "adversary")
         if isinstance(self.solver, GaussNewton) and (self.ball is not None or not isinstance(self.anneal, Constant)):
             raise no_linearisation()
 

@@ -16,10 +16,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from leakgauge import guards
 from leakgauge.adversary.simulation.stand_ins import StandIn
 from leakgauge.defenses import Chain, Gaussian, GaussianNoise, LaplaceNoise, Protection, UpdatePart, parts_of
-from leakgauge.errors import ModelError, NoDensityError, nearest
-from leakgauge.expr import Part, register
+from leakgauge.errors import DomainError, ModelError, NoDensityError, brief, nearest
+from leakgauge.expr import Part, check_kind, register
 from leakgauge.laws import Uniform
 from leakgauge.types import How, Known, Tree, Updates
 from leakgauge.updates import Batch, absolute_residual
@@ -55,6 +56,23 @@ class Matching(Likelihood):
 
     weights: Weights = field(default=None, kw_only=True)
     drop: tuple[str, ...] = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        with guards.together():
+            self.guard_own()
+
+    def guard_own(self) -> None:
+        """Guards of the settings, so that a likelihood with more of them can add its own."""
+        where = self.expression_name
+        if isinstance(self.weights, Mapping):
+            for layer, weight in self.weights.items():
+                guards.non_negative(weight, f"weights[{layer!r}]", where)
+        elif self.weights is not None and self.weights != "exponential":
+            what = f"weights must be None, 'exponential' or a mapping, got {brief(repr(self.weights))}"
+            guards.refuse(DomainError(what, where=where, remedy="say weights='exponential', or {'layer': 2.0}"))
+        if not isinstance(self.drop, tuple | list) or not all(isinstance(name, str) for name in self.drop):
+            what = f"drop must be a tuple of layers or tensors, got {brief(repr(self.drop))}"
+            guards.refuse(DomainError(what, where=where, remedy="say drop=('layer',)"))
 
     def __call__(self, update: Updates, observed: Tree, known: Known, protection: Protection) -> Tensor:
         names = [name for name in update.names if not any(_names(key, name) for key in self.drop)]
@@ -103,6 +121,10 @@ class L2(Matching):
     """
 
     relative: bool = field(default=False, kw_only=True)
+
+    def guard_own(self) -> None:
+        super().guard_own()
+        guards.flag(self.relative, "relative", self.expression_name)
 
     def match(self, update: Updates, observed: Tree, weight: Tensor) -> Tensor:
         matched = -update.distance(observed) @ weight
@@ -155,6 +177,10 @@ class ScaledL2(Matching):
 
     relative: bool = field(default=False, kw_only=True)
 
+    def guard_own(self) -> None:
+        super().guard_own()
+        guards.flag(self.relative, "relative", self.expression_name)
+
     def match(self, update: Updates, observed: Tree, weight: Tensor) -> Tensor:
         tiny = torch.finfo(weight.dtype).tiny
         scale = (update.dot(observed) @ weight / (update.square() @ weight).clamp(min=tiny)).clamp(min=0).detach()
@@ -185,6 +211,13 @@ class Density(Likelihood):
 
     assumed: UpdatePart | None = None
     fitted: bool = False
+
+    def __post_init__(self) -> None:
+        with guards.together():
+            if self.assumed is not None and not isinstance(self.assumed, UpdatePart):
+                what = f"assumed must be a defense of the update stage, got {brief(repr(self.assumed))}"
+                guards.refuse(DomainError(what, where="density", remedy="say assumed=gaussian(std=0.1)"))
+            guards.flag(self.fitted, "fitted", "density")
 
     def __call__(self, update: Updates, observed: Tree, known: Known, protection: Protection) -> Tensor:
         if self.fitted:
@@ -222,6 +255,14 @@ class Marginal(Likelihood):
     std: float | None = None
     low: float | None = None
     high: float | None = None
+
+    def __post_init__(self) -> None:
+        with guards.together():
+            if self.std is not None:
+                guards.positive(self.std, "std", "marginal")
+            low = 0.0 if self.low is None else guards.non_negative(self.low, "low", "marginal")
+            if self.high is not None:
+                guards.inside(self.high, "high", "marginal", low, math.inf, closed_low=True, closed_high=True)
 
     def __call__(self, update: Updates, observed: Tree, known: Known, protection: Protection) -> Tensor:
         std, (low, high) = self._std(protection), self._ends(protection)
@@ -314,6 +355,11 @@ class Through(Likelihood):
 
     likelihood: Matching = field(default_factory=L2)
     fitted: bool = False
+
+    def __post_init__(self) -> None:
+        with guards.together():
+            check_kind(self.likelihood, "likelihood", "through")
+            guards.flag(self.fitted, "fitted", "through")
 
     def of_hidden_scale(self, protection: Protection, law: Uniform | None) -> Settled | None:
         if any(isinstance(part, StandIn) for part in protection.chain.parts):

@@ -51,9 +51,12 @@ class DropLayer(CheckedAttack):
     def __post_init__(self) -> None:
         if self.layer is not None:
             Soteria(self.layer)  # refuses what is no name
-        guards.choice(self.leave, "leave", "drop_layer", get_args(Leave))
-        for name in ("steps", "scout", "restarts"):
-            guards.count(getattr(self, name), name, "drop_layer")
+        with guards.together():
+            guards.choice(self.leave, "leave", "drop_layer", get_args(Leave))
+            for name in ("steps", "scout", "restarts"):
+                guards.count(getattr(self, name), name, "drop_layer")
+            guards.positive(self.lr, "lr", "drop_layer")
+            guards.non_negative(self.tv_weight, "tv_weight", "drop_layer")
 
     def fits(self, params: Tree) -> None:
         """Refuse a model without the layer, before anything runs."""

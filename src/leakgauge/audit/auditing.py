@@ -9,6 +9,7 @@ from pathlib import Path
 from leakgauge.audit.engines import Engine, InProcess, LocalPool
 from leakgauge.audit.judge.model import Result
 from leakgauge.audit.judge.result import result
+from leakgauge.audit.possible import refuse_impossible
 from leakgauge.audit.run import Outcome, Report, execute
 from leakgauge.audit.store import Store, StoreError, canonical, write
 from leakgauge.doctor.diagnosis import Diagnosis, examine
@@ -72,6 +73,8 @@ def _audit(
     valid = diagnosis is None or diagnosis.status == "replays"
     if diagnosis is not None and not valid and warn is not None:
         warn(f"every verdict is `invalid`: this set-up is not your client's; nothing is attacked. {diagnosis.sentence}")
+    if valid:
+        refuse_impossible(study)
     outcome = execute(study, out, engine=engine, report=report, redact=redact, ablate=ablate, attack=valid)
     store = Store(out)
     answer = _judged(study, outcome, store, diagnosis)

@@ -20,6 +20,7 @@ from leakgauge.audit.attacking import batches
 from leakgauge.audit.cells import ARMS, AttackCell, TrainCell, TuneCell, text_of
 from leakgauge.audit.nearness import nearness
 from leakgauge.audit.plan import CHUNK, IDENTITY, Plan, plan, trained_with
+from leakgauge.audit.possible import Faults, refuse_impossible
 from leakgauge.audit.scoring import CROSS, cross, scores
 from leakgauge.audit.store import Store
 from leakgauge.audit.work import Work
@@ -108,12 +109,15 @@ def estimate(draft: Draft, *, ablate: bool = False, own_code: bool = False) -> E
 
 
 def _measured(study: Study, ablate: bool) -> Estimate:
+    refuse_impossible(study)
+    faults = Faults(study)
     planned, work = plan(study, ablate=ablate), Work(study, Store(Path()))
     attacks = [cell for cell in planned.cells if isinstance(cell, AttackCell)]
     probes: dict[str, _Probe] = {}
     for cell in attacks:
         if _pair(cell) not in probes:
-            probes[_pair(cell)] = _timed(attacks[0] if len(probes) >= MOST_PROBES else cell, work)
+            probes[_pair(cell)] = _tried(attacks[0] if len(probes) >= MOST_PROBES else cell, work, faults)
+    faults.refuse()
     timed = [probes[_pair(cell)] for cell in attacks]
     sizes = [cell.updates[1] - cell.updates[0] for cell in attacks]
     each = {_tuned_by(cell): probe.seconds / size for cell, probe, size in zip(attacks, timed, sizes, strict=True)}
@@ -263,6 +267,15 @@ class _Probe:
             self.marks.append((done, time.process_time()))
         if done >= WARM + TIMED:
             raise _EnoughError
+
+
+def _tried(cell: AttackCell, work: Work, faults: Faults) -> _Probe:
+    """How long a cell takes; what its attack raises is a fault of the adversary, whoever wrote the code."""
+    try:
+        return _timed(cell, work)
+    except Exception as fault:
+        faults.add(cell.settings, cell.defense, fault)
+        return _Probe()
 
 
 def _timed(cell: AttackCell, work: Work) -> _Probe:

@@ -10,6 +10,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, TypeVar
 
+from leakgauge import guards
 from leakgauge.errors import DomainError, ExpressionError, brief
 
 T = TypeVar("T")
@@ -70,13 +71,16 @@ def register(kind: str, name: str) -> Callable[[T], T]:
     return enter
 
 
-def check_kind(value: object, kind: str, where: str) -> None:
-    """Refuse a literal, and a part that is registered, but not as this kind; one's own may be of any."""
+def check_kind(value: object, kind: str, where: str, name: str | None = None) -> None:
+    """Refuse a literal, a class, and a part that is registered, but not as this kind; one's own may be of any.
+
+    ``name`` is that of the setting, where it is not that of the kind.
+    """
     kinds = [other for other, by_name in REGISTRY.items() if type(value) in by_name.values()]
-    literal = isinstance(value, str | int | float | tuple | list | dict | None)
+    literal = isinstance(value, str | int | float | tuple | list | dict | type | None)
     if (kinds and kind not in kinds) or literal:
-        what = f"{kind} must be a {kind}, got {brief(repr(value))}"
-        raise DomainError(what, where=where, remedy=f"see `leakgauge list {kind}`")
+        what = f"{name or kind} must be a {kind}, got {brief(repr(value))}"
+        guards.refuse(DomainError(what, where=where, remedy=f"see `leakgauge list {kind}`"))
 
 
 def format_value(value: Any) -> str:

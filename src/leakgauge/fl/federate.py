@@ -56,17 +56,18 @@ class Federation:
     secure: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "per_round", "steps", "epochs", "minibatch"):
-            if getattr(self, name) is not None:
-                guards.count(getattr(self, name), name, "federation")
+        with guards.together():
+            for name in ("rounds", "per_round", "steps", "epochs", "minibatch"):
+                if getattr(self, name) is not None:
+                    guards.count(getattr(self, name), name, "federation")
+            guards.positive(self.learning_rate, "learning_rate", "federation")
+            guards.choice(self.decay, "decay", "federation", ("constant", "cosine"))
+            guards.choice(self.scheme, "scheme", "federation", ("I", "II"))
         if (self.steps is None) == (self.epochs is None):
             what = "neither steps nor epochs" if self.steps is None else "both steps and epochs"
             raise DomainError(
                 f"{what} of local training", where="federation", remedy="say one of them, such as steps=5"
             )
-        guards.positive(self.learning_rate, "learning_rate", "federation")
-        guards.choice(self.decay, "decay", "federation", ("constant", "cosine"))
-        guards.choice(self.scheme, "scheme", "federation", ("I", "II"))
 
     def rate(self, number: int) -> float:
         """The learning rate of round 0, 1, …"""

@@ -54,13 +54,14 @@ class Judge:
     action: Literal["block", "warn"] = "block"
 
     def __post_init__(self) -> None:
-        if self.threshold is not None:
-            guards.positive(self.threshold, "threshold", "Gate")
-        guards.count(self.budget, "budget", "Gate")
-        guards.choice(self.mode, "mode", "Gate", ("train", "eval"))
-        guards.choice(self.action, "action", "Gate", ("block", "warn"))
-        if self.batch is not None:
-            guards.count(self.batch, "batch", "Gate")
+        with guards.together():
+            if self.threshold is not None:
+                guards.positive(self.threshold, "threshold", "Gate")
+            guards.count(self.budget, "budget", "Gate")
+            guards.choice(self.mode, "mode", "Gate", ("train", "eval"))
+            guards.choice(self.action, "action", "Gate", ("block", "warn"))
+            if self.batch is not None:
+                guards.count(self.batch, "batch", "Gate")
         if self.defense is not None:
             from leakgauge.defenses import protection
 

@@ -103,8 +103,9 @@ def of(
 
     ``recognisable`` names the judge with its threshold, as a spec does: ``{"ssim": 0.5}``. Of several the one that the
     domain prefers and that fits judges: ``{"ssim": 0.5, "psnr": 20.0}`` is SSIM for images of at least 11 × 11 pixels,
-    else PSNR. Without it the domain's first that fits judges, at its own threshold: SSIM or PSNR for images, the share
-    of features for tables, the share of tokens for texts. ``exact`` is in the unit of ``exactness``: dB for images.
+    else PSNR; a metric that the domain does not measure anyway judges alone. Without it the domain's first that fits
+    judges, at its own threshold: SSIM or PSNR for images, the share of features for tables, the share of tokens for
+    texts. ``exact`` is in the unit of ``exactness``: dB for images.
     ``also`` names metrics that are shown beside them (``["lpips()"]``); those that look through the client's network
     look through ``model``.
     """
@@ -145,6 +146,10 @@ def _judge(domain: Domain, own: list[Metric], recognisable: Mapping[str, float])
             "; ".join(refused), where="recognisable", remedy=f"say {{ {best.name} = {best.threshold:g} }}"
         )
     order = [metric.meaning.name for metric in own]
+    judging = [metric.meaning.name for metric, _ in candidates]
+    if len(set(judging)) < len(judging) or (len(judging) > 1 and not set(judging) <= set(order)):
+        remedy = "name one; others are shown beside it where also names them"
+        raise DomainError(f"{' and '.join(judging)} cannot both judge", where="recognisable", remedy=remedy)
     return min(candidates, key=lambda one: order.index(n) if (n := one[0].meaning.name) in order else -1)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leakgauge.errors import DomainError
+from leakgauge import guards
+from leakgauge.errors import DomainError, brief
 from leakgauge.expr import Part
 from leakgauge.types import Candidate
 
@@ -113,7 +114,8 @@ def along(value: float | Tensor, inputs: Tensor) -> Tensor:
 def require(holds: bool, formula: str, domain: str, value: object) -> None:
     """Raise a :class:`DomainError` with the formula, its domain and the offending value."""
     if not holds:
-        raise DomainError(f"{domain}, got {value!r}", where=formula, remedy="choose a value inside the domain")
+        what = f"{domain}, got {brief(repr(value))}"
+        guards.refuse(DomainError(what, where=formula, remedy="choose a value inside the domain"))
 
 
 def _terms(prior: PriorPart) -> tuple[PriorPart, ...]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 
 import torch
 from torch import Tensor
 
+from leakgauge import guards
 from leakgauge.errors import DomainError
 from leakgauge.expr import register
-from leakgauge.priors.base import PriorPart, require
+from leakgauge.priors.base import PriorPart
 from leakgauge.types import Candidate
 
 
@@ -35,7 +35,7 @@ class BatchNorm(PriorPart):
     first: float = 1.0
 
     def __post_init__(self) -> None:
-        require(isfinite(self.first) and self.first >= 0, "batch_norm", "first must be finite and ≥ 0", self.first)
+        guards.non_negative(self.first, "first", "batch_norm")
 
     def __call__(self, candidate: Candidate) -> Tensor:
         statistics, expected = candidate.statistics, candidate.expected

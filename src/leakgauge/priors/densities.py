@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite, log, pi
+from math import log, pi
 
 from torch import Tensor
 
+from leakgauge import guards
 from leakgauge.expr import register
-from leakgauge.priors.base import PriorPart, along, require
+from leakgauge.priors.base import PriorPart, along
 from leakgauge.types import Candidate
 
 
@@ -42,8 +43,9 @@ class GaussianPrior(PriorPart):
     std: float = 1.0
 
     def __post_init__(self) -> None:
-        require(isfinite(self.mean), "gaussian_prior", "mean must be finite", self.mean)
-        require(isfinite(self.std) and self.std > 0, "gaussian_prior", "std must be finite and > 0", self.std)
+        with guards.together():
+            guards.finite(self.mean, "mean", "gaussian_prior")
+            guards.positive(self.std, "std", "gaussian_prior")
 
     def __call__(self, candidate: Candidate) -> Tensor:
         x = candidate.inputs
@@ -68,8 +70,9 @@ class LaplacePrior(PriorPart):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        require(isfinite(self.mean), "laplace_prior", "mean must be finite", self.mean)
-        require(isfinite(self.scale) and self.scale > 0, "laplace_prior", "scale must be finite and > 0", self.scale)
+        with guards.together():
+            guards.finite(self.mean, "mean", "laplace_prior")
+            guards.positive(self.scale, "scale", "laplace_prior")
 
     def __call__(self, candidate: Candidate) -> Tensor:
         x = candidate.inputs

@@ -128,7 +128,8 @@ class Generator(Generated):
             guards.count(self.classes, "classes", "generator", least=0)
             if not isinstance(self.module, nn.Module):
                 what = f"the module is a {type(self.module).__name__}"
-                raise DomainError(what, where="generator", remedy="give an nn.Module that turns codes into records")
+                remedy = "give an nn.Module that turns codes into records"
+                guards.refuse(DomainError(what, where="generator", remedy=remedy))
 
     @property
     def network(self) -> nn.Module:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from math import isfinite
 
 import torch
 from torch import Tensor
 
+from leakgauge import guards
 from leakgauge.expr import register
 from leakgauge.priors.base import PriorPart, along, require
 from leakgauge.types import Candidate
@@ -30,7 +31,10 @@ class PixelRange(PriorPart):
     high: float = 1.0
 
     def __post_init__(self) -> None:
-        require(self.low < self.high, "pixel_range", "low must lie below high", (self.low, self.high))
+        with guards.together():
+            low = guards.finite(self.low, "low", "pixel_range")
+            high = guards.finite(self.high, "high", "pixel_range")
+        require(low < high, "pixel_range", "low must lie below high", (self.low, self.high))
 
     def __call__(self, candidate: Candidate) -> Tensor:
         x = candidate.inputs
@@ -54,7 +58,7 @@ class Norm(PriorPart):
     p: float = 2.0
 
     def __post_init__(self) -> None:
-        require(isfinite(self.p) and self.p >= 1, "norm", "p must be finite and ≥ 1 for a norm", self.p)
+        guards.inside(self.p, "p", "norm", 1.0, math.inf, closed_low=True)
 
     def __call__(self, candidate: Candidate) -> Tensor:
         flat = candidate.inputs.flatten(2)

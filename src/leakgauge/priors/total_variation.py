@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from leakgauge import guards
 from leakgauge.expr import register
-from leakgauge.priors.base import PriorPart, require
+from leakgauge.priors.base import PriorPart
 from leakgauge.types import Candidate
 
 Kind = Literal["anisotropic", "isotropic", "quadratic"]
@@ -46,9 +46,11 @@ class TotalVariation(PriorPart):
     smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        require(self.kind in get_args(Kind), "tv", f"kind must be one of {', '.join(get_args(Kind))}", self.kind)
-        require(self.reduce in get_args(Reduce), "tv", "reduce must be mean or sum", self.reduce)
-        require(isfinite(self.smoothing) and self.smoothing >= 0, "tv", "smoothing must be ≥ 0", self.smoothing)
+        with guards.together():
+            guards.choice(self.kind, "kind", "tv", get_args(Kind))
+            guards.choice(self.reduce, "reduce", "tv", get_args(Reduce))
+            guards.flag(self.periodic, "periodic", "tv")
+            guards.non_negative(self.smoothing, "smoothing", "tv")
 
     def __call__(self, candidate: Candidate) -> Tensor:
         images = candidate.inputs

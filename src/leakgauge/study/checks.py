@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from leakgauge import data
 from leakgauge.errors import nearest
-from leakgauge.expr import PATH, REGISTRY
+from leakgauge.expr import PATH, REGISTRY, read
 from leakgauge.storage.states import State, read_state, some
 from leakgauge.study.attempts import Attempt, attempt, problems_of
 from leakgauge.study.sections import Problem
@@ -56,7 +56,9 @@ def _state(draft: Draft, name: str) -> Attempt[State]:
 
 def check_loss(draft: Draft) -> Problems:
     text, file = draft.spec.task.loss, str(draft.file)
-    if text.isidentifier() or ":" not in text:
+    if "(" in text:
+        yield from problems_of(read(text, "loss", where="task.loss", own_code=False), file, "task.loss")
+    elif ":" not in text:
         if text not in REGISTRY["loss"]:
             yield Problem(file, "task.loss", f"unknown loss {text!r}", nearest(text, REGISTRY["loss"]))
     elif not PATH.fullmatch(text):

@@ -216,7 +216,10 @@ def check_clients(values: Values) -> Problems:
 def check_thresholds(values: Values) -> Problems:
     """Thresholds that a metric can reach, of metrics that fit the records; of one's own only the run can tell."""
     key, asked, domain = "verdict.recognisable", values.spec.verdict.recognisable, values.domain
-    if any(PATH.search(name) for name in asked):
+    if own := [name for name in asked if PATH.search(name)]:
+        if len(asked) > 1:
+            what = f"{own[0]} judges alone, and there are {len(asked)} entries"
+            yield values.problem(key, what, "name one; others are shown beside it where verdict.also names them")
         return
     meanings = attempt(lambda: {name: metrics.named(name).meaning for name in asked})
     yield from problems_of(meanings, values.file, key)

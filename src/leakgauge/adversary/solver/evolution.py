@@ -44,8 +44,8 @@ class CmaEs(Solver):
         with guards.together():
             guards.positive(self.sigma, "sigma", "cma")
             guards.count(self.steps, "steps", "cma")
-        if self.population is not None:
-            guards.count(self.population, "population", "cma")
+            if self.population is not None:
+                guards.count(self.population, "population", "cma", least=2)
 
     def solve(self, problem: Problem, progress: Progress | None = None) -> Solution:
         point = problem.flat(problem.start).clone()

@@ -11,8 +11,8 @@ from torch import Tensor
 from leakgauge import guards
 from leakgauge.adversary.solver.problem import Problem, Solution, Solver, at
 from leakgauge.adversary.solver.schedules import Constant, Schedule, StepDecay
-from leakgauge.adversary.solver.watch import Watch
-from leakgauge.expr import register
+from leakgauge.adversary.solver.watch import Watch, guard_stops
+from leakgauge.expr import check_kind, register
 from leakgauge.types import Progress
 
 Sign = Literal["none", "hard", "soft"]
@@ -43,6 +43,14 @@ class FirstOrder(Solver):
             guards.positive(self.lr, "lr", self.expression_name)
             guards.count(self.steps, "steps", self.expression_name)
             guards.choice(self.sign, "sign", self.expression_name, get_args(Sign))
+            check_kind(self.schedule, "schedule", self.expression_name)
+            guards.flag(self.box, "box", self.expression_name)
+            guards.non_negative(self.langevin, "langevin", self.expression_name)
+            guard_stops(self.patience, self.tolerance, self.target, self.expression_name)
+            self.guard_own()
+
+    def guard_own(self) -> None:
+        """Guards of the settings that a solver has beside those of all."""
 
     def moments(self, point: Tensor) -> tuple[Tensor, ...]:
         """The state that is carried from step to step."""
@@ -108,6 +116,11 @@ class Adam(FirstOrder):
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
 
+    def guard_own(self) -> None:
+        name, example = self.expression_name, "(0.9, 0.999)"
+        guards.numbers(self.betas, "betas", name, example, length=2, low=0.0, high=1.0, closed_low=True)
+        guards.positive(self.epsilon, "epsilon", self.expression_name)
+
     def moments(self, point: Tensor) -> tuple[Tensor, ...]:
         return torch.zeros_like(point), torch.zeros_like(point)
 
@@ -139,6 +152,9 @@ class Momentum(FirstOrder):
     """Gradient descent with heavy-ball momentum ``beta``; ``beta=0`` is plain gradient descent."""
 
     beta: float = 0.9
+
+    def guard_own(self) -> None:
+        guards.inside(self.beta, "beta", self.expression_name, 0.0, 1.0, closed_low=True)
 
     def moments(self, point: Tensor) -> tuple[Tensor, ...]:
         return (torch.zeros_like(point),)

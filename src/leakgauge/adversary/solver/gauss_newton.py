@@ -15,7 +15,7 @@ from torch import Tensor
 from leakgauge import guards
 from leakgauge.adversary.solver.problem import Composite, Problem, Solution, Solver, Value
 from leakgauge.adversary.solver.schedules import Constant
-from leakgauge.adversary.solver.watch import Watch
+from leakgauge.adversary.solver.watch import Watch, guard_stops
 from leakgauge.errors import DomainError
 from leakgauge.expr import register
 from leakgauge.types import Progress
@@ -51,10 +51,13 @@ class GaussNewton(Solver):
     target: float | None = None
 
     def __post_init__(self) -> None:
-        guards.count(self.steps, "steps", "gauss_newton")
-        guards.count(self.inner, "inner", "gauss_newton")
-        guards.positive(self.damping, "damping", "gauss_newton")
-        guards.positive(self.forcing, "forcing", "gauss_newton")
+        with guards.together():
+            guards.count(self.steps, "steps", "gauss_newton")
+            guards.count(self.inner, "inner", "gauss_newton")
+            guards.positive(self.damping, "damping", "gauss_newton")
+            guards.positive(self.forcing, "forcing", "gauss_newton")
+            guards.flag(self.box, "box", "gauss_newton")
+            guard_stops(self.patience, self.tolerance, self.target, "gauss_newton")
 
     def solve(self, problem: Problem, progress: Progress | None = None) -> Solution:
         composite = self._composite(problem)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 
+from leakgauge import guards
 from leakgauge.adversary.solver.schedules import Constant, Schedule
 from leakgauge.errors import DomainError
 from leakgauge.expr import Part, register
@@ -136,10 +137,9 @@ class Ball(Part):
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.points < 1 or self.delta < 0:
-            raise DomainError(
-                f"points must be ≥ 1 and delta ≥ 0, got points={self.points}, delta={self.delta}", where="ball"
-            )
+        with guards.together():
+            guards.count(self.points, "points", "ball")
+            guards.non_negative(self.delta, "delta", "ball")
 
     def around(self, live: Tensor, which: Tensor, problem: Problem, step: int) -> tuple[Tensor, Tensor]:
         """``[n·k, D]`` points and the problem of each; only the inputs move."""

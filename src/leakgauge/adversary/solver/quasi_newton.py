@@ -17,7 +17,7 @@ from leakgauge.adversary.solver.line_search import LineSearch, Trial
 from leakgauge.adversary.solver.problem import Problem, Solution, Solver
 from leakgauge.adversary.solver.rows import Rows
 from leakgauge.adversary.solver.schedules import Constant
-from leakgauge.adversary.solver.watch import Watch
+from leakgauge.adversary.solver.watch import Watch, guard_stops
 from leakgauge.errors import DomainError
 from leakgauge.expr import register
 from leakgauge.types import Progress
@@ -67,10 +67,15 @@ class Lbfgs(Solver):
     def __post_init__(self) -> None:
         with guards.together():
             guards.count(self.steps, "steps", "lbfgs")
+            guards.positive(self.lr, "lr", "lbfgs")
             guards.count(self.history, "history", "lbfgs")
-        if not 0 < self.wolfe[0] < self.wolfe[1] < 1:
-            remedy = "say wolfe=(1e-4, 0.9)"
-            raise DomainError(f"wolfe must be 0 < c1 < c2 < 1, got {self.wolfe}", where="lbfgs", remedy=remedy)
+            guards.count(self.searches, "searches", "lbfgs")
+            paired = guards.numbers(self.wolfe, "wolfe", "lbfgs", "(1e-4, 0.9)", length=2, low=0.0, high=1.0)
+            if paired and self.wolfe[0] >= self.wolfe[1]:
+                what = f"wolfe must be 0 < c1 < c2 < 1, got {self.wolfe}"
+                guards.refuse(DomainError(what, where="lbfgs", remedy="say wolfe=(1e-4, 0.9)"))
+            guards.non_negative(self.gradient_tolerance, "gradient_tolerance", "lbfgs")
+            guard_stops(self.patience, self.tolerance, self.target, "lbfgs")
 
     def solve(self, problem: Problem, progress: Progress | None = None) -> Solution:
         if not isinstance(problem.anneal, Constant):

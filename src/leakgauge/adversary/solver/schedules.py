@@ -58,6 +58,11 @@ class StepDecay(Schedule):
     factor: float = 0.1
     at: tuple[float, ...] = (0.375, 0.625, 0.875)
 
+    def __post_init__(self) -> None:
+        with guards.together():
+            guards.non_negative(self.factor, "factor", "step_decay")
+            guards.numbers(self.at, "at", "step_decay", "(0.5, 0.75)")
+
     def __call__(self, step: int, steps: int) -> Any:
         return self.factor ** sum(step >= fraction * steps for fraction in self.at)
 
@@ -69,6 +74,9 @@ class CosineDecay(Schedule):
 
     floor: float = 0.0
 
+    def __post_init__(self) -> None:
+        guards.non_negative(self.floor, "floor", "cosine_decay")
+
     def __call__(self, step: int, steps: int) -> Any:
         return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * step / steps)) / 2
 
@@ -79,6 +87,9 @@ class Exponential(Schedule):
     """``rate`` to the power of the step: the Bayes paper's decay at every iteration."""
 
     rate: float = 0.98
+
+    def __post_init__(self) -> None:
+        guards.non_negative(self.rate, "rate", "exponential")
 
     def __call__(self, step: int, steps: int) -> Any:
         return self.rate**step
@@ -105,6 +116,11 @@ class Ramp(Schedule):
 
     start: float = 1.0
     length: int = 100
+
+    def __post_init__(self) -> None:
+        with guards.together():
+            guards.positive(self.start, "start", "ramp")
+            guards.count(self.length, "length", "ramp")
 
     def __call__(self, step: int, steps: int) -> Any:
         return self.start ** _positive(1 - step / self.length)

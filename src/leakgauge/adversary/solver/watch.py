@@ -7,8 +7,18 @@ import math
 import torch
 from torch import Tensor
 
+from leakgauge import guards
 from leakgauge.adversary.solver.problem import Problem, Solution, Value
 from leakgauge.types import Progress
+
+
+def guard_stops(patience: int | None, tolerance: float, target: float | None, solver: str) -> None:
+    """What makes a problem retire early: a count, a share and a number, in the words of the solver's settings."""
+    if patience is not None:
+        guards.count(patience, "patience", solver)
+    guards.non_negative(tolerance, "tolerance", solver)
+    if target is not None:
+        guards.finite(target, "target", solver)
 
 
 class Watch:

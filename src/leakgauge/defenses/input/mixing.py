@@ -44,11 +44,9 @@ class MixUp(InputPart):
 
     def __post_init__(self) -> None:
         with guards.together():
-            guards.count(self.k, "k", self.expression_name)
+            k = guards.count(self.k, "k", self.expression_name)
             guards.choice(self.law, "law", self.expression_name, get_args(Law))
-            guards.inside(
-                self.cap, "cap", self.expression_name, 1 / self.k if self.k > 1 else 0.0, 1.0, closed_high=True
-            )
+            guards.inside(self.cap, "cap", self.expression_name, 1 / k if k > 1 else 0.0, 1.0, closed_high=True)
 
     def check(self, domain: Domain, records: int) -> None:
         if self.own > records:

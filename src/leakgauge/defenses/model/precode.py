@@ -125,12 +125,14 @@ class Precode(ModelPart):
     columns: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        guards.count(self.k, "k", "precode")
-        if self.beta is not None:
-            guards.non_negative(self.beta, "beta", "precode")
-        if self.uniform is not None:
-            guards.positive(self.uniform, "uniform", "precode")
-        guards.choice(self.form, "form", "precode", get_args(Form))
+        with guards.together():
+            guards.count(self.k, "k", "precode")
+            if self.beta is not None:
+                guards.non_negative(self.beta, "beta", "precode")
+            if self.uniform is not None:
+                guards.positive(self.uniform, "uniform", "precode")
+            guards.choice(self.form, "form", "precode", get_args(Form))
+            guards.seed(self.seed, "precode")
 
     def wrap(self, model: nn.Module, domain: Domain) -> nn.Module:
         if any(isinstance(module, Bottleneck) for module in model.modules()):

@@ -65,9 +65,10 @@ class Clip(UpdatePart):
     post_processing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.norm != math.inf:  # the neutral setting
-            guards.positive(self.norm, "norm", "clip")
-        guards.choice(self.per, "per", "clip", ("update", "layer", "example"))
+        with guards.together():
+            if self.norm != math.inf:  # the neutral setting
+                guards.positive(self.norm, "norm", "clip")
+            guards.choice(self.per, "per", "clip", ("update", "layer", "example"))
 
     @property
     def per_example(self) -> bool:

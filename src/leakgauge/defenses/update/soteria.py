@@ -51,13 +51,13 @@ class Soteria(UpdatePart):
     selects: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.layer, str):
-            raise DomainError(
-                f"layer must be a name, got {self.layer!r}", where="soteria", remedy="say layer='linear1'"
-            )
-        guards.inside(self.p, "p", "soteria", 0.0, 1.0, closed_low=True)
-        guards.non_negative(self.epsilon, "epsilon", "soteria")
-        guards.choice(self.features, "features", "soteria", get_args(Features))
+        with guards.together():
+            if not isinstance(self.layer, str):
+                what = f"layer must be a name, got {self.layer!r}"
+                guards.refuse(DomainError(what, where="soteria", remedy="say layer='linear1'"))
+            guards.inside(self.p, "p", "soteria", 0.0, 1.0, closed_low=True)
+            guards.non_negative(self.epsilon, "epsilon", "soteria")
+            guards.choice(self.features, "features", "soteria", get_args(Features))
 
     def sensitivity(self, before: Sensitivity) -> Sensitivity:
         return before.norm_only()
