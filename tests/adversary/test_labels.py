@@ -23,7 +23,7 @@ from leakgauge.metrics import label_counts_accuracy
 from leakgauge.models.init import lecun_normal
 from leakgauge.observation import observe
 from leakgauge.task import Task
-from leakgauge.testing import small_records, small_task
+from leakgauge.testing import image_records, image_task, small_records, small_task
 from leakgauge.types import Domain, Records, Threat
 
 DOMAIN = Domain("image", (1, 6, 6), 4)
@@ -225,6 +225,11 @@ def test_a_hidden_rate_is_fitted_and_never_looked_up(recipe: Recipe) -> None:
     truth = records.labels.view(-1, recipe.batch)
     right = float(label_counts_accuracy(torch.stack([one.labels for one in found]), truth).mean())
     assert right >= share(task, records) - 0.05  # of the granted rate
+
+
+def test_the_granted_rate_of_adam_does_not_make_its_steps_a_gradient() -> None:
+    task, records = image_task(recipe=CHANGING[2]), image_records(80)
+    assert share(task, records) >= 0.9
 
 
 def test_a_fitted_rate_is_near_the_true_one_whatever_the_classes() -> None:

@@ -119,7 +119,8 @@ def _noise(weight: Tensor, bias: Tensor | None) -> float:
 def _hides_scale(task: Task, one: Round) -> bool:
     parts = task.protection.chain.parts
     scale_stays = all(isinstance(part, KEEPS_SCALE) for part in parts)
-    return hides_rate(task, one) or bool(task.protection.training) or not scale_stays or _fills(task)
+    own_scale = task.recipe.optimiser == "adam"  # its steps are as long whatever the gradient
+    return own_scale or hides_rate(task, one) or bool(task.protection.training) or not scale_stays or _fills(task)
 
 
 def _fills(task: Task) -> bool:
