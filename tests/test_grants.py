@@ -10,10 +10,20 @@ import torch
 from torch import Generator, nn
 
 import leakgauge as lg
+from leakgauge.adversary.labels import reader
 from leakgauge.attacks import adaptive
 from leakgauge.defenses import Gaussian, RandomPrune, protection
-from leakgauge.testing import capped_psnr, folded_psnr, grants_law, hiding_law, image_records, image_task, texts_of
-from leakgauge.testing.grants import EVERYTHING, Score
+from leakgauge.testing import (
+    capped_psnr,
+    folded_psnr,
+    grants_law,
+    hidden_rate_law,
+    hiding_law,
+    image_records,
+    image_task,
+    texts_of,
+)
+from leakgauge.testing.grants import EVERYTHING, RECIPES, Score
 from leakgauge.types import Context, Known, Nuisance, Release, Tree, Updates
 
 NOISE = " | gaussian(std=0.001)"
@@ -21,6 +31,8 @@ RATE = "recipe.learning_rate"
 TEXTS = [text for text in texts_of("input", "model", "training", "update") if protection(text).nuisances]
 CHAINS = [text + tail for text in TEXTS for tail in ("", NOISE)]
 UNKNOWN_RATE = ["identity()", "gaussian(std=0.0001)", "laplace(scale=0.0001)", "lrp()", "prune(p=0.5)"]
+NAMES = ["steps", "decay", "adam"]
+"""Of the recipes in which labels are read with the help of the rate, where that is known."""
 TELLING = ["random_prune(p=0.4)" + NOISE, "prune(p=0.6)" + NOISE, "precode()" + NOISE, "mixup()"]
 """Where a grant is worth several dB: the law is not met by two equal attacks."""
 CONFIDENCE = 0.999
@@ -63,6 +75,12 @@ def test_what_is_hidden_is_not_used(text: str) -> None:
 @pytest.mark.parametrize("text", UNKNOWN_RATE)
 def test_a_hidden_rate_is_not_used(text: str, steps: int) -> None:
     hiding_law(text, task=changing(steps))
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=NAMES)
+@pytest.mark.parametrize("text", [*UNKNOWN_RATE, "clip(norm=0.01)", "sign()"])
+def test_a_hidden_rate_is_not_used_where_labels_are_inferred(text: str, recipe: lg.Recipe) -> None:
+    hidden_rate_law(text, attack=adaptive(steps=1), recipes=[recipe])
 
 
 def test_hidden_masks_of_dropout_are_not_used() -> None:
@@ -154,6 +172,13 @@ class Misled(RandomPrune):
 def test_a_part_that_remembers_what_it_drew_is_caught() -> None:
     with pytest.raises(AssertionError, match=r"uses one of Remembering\.mask, which are hidden"):
         hiding_law(Remembering(p=0.4) | Gaussian(std=0.001), records=image_records(1))
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=NAMES)
+def test_labels_that_are_read_at_the_hidden_rate_are_caught(recipe: lg.Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "hides_rate", lambda task, one: False)  # as if the recipe's own rate were granted
+    with pytest.raises(AssertionError, match=r"uses one of recipe\.labels, recipe\.learning_rate, which are hidden"):
+        hidden_rate_law("identity()", attack=adaptive(steps=1), recipes=[recipe])
 
 
 def test_a_part_that_misuses_its_grant_is_caught() -> None:

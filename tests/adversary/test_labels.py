@@ -13,6 +13,7 @@ from torch import nn
 from leakgauge.adversary import Adversary, adam
 from leakgauge.adversary.labels import Counts, LabelReader, Rule, counts_of, last_layer
 from leakgauge.adversary.labels.counts import spelled, whole
+from leakgauge.adversary.labels.rate import first_rate, fitted_rate
 from leakgauge.adversary.labels.reader import labels_by_restart
 from leakgauge.adversary.labels.rules import by_sign
 from leakgauge.client import Recipe
@@ -22,7 +23,7 @@ from leakgauge.metrics import label_counts_accuracy
 from leakgauge.models.init import lecun_normal
 from leakgauge.observation import observe
 from leakgauge.task import Task
-from leakgauge.testing import small_records, small_task
+from leakgauge.testing import image_records, image_task, small_records, small_task
 from leakgauge.types import Domain, Records, Threat
 
 DOMAIN = Domain("image", (1, 6, 6), 4)
@@ -203,6 +204,64 @@ def test_a_summed_loss_and_a_smoothed_one_say_the_same() -> None:
 def test_local_steps_are_read_through_the_change() -> None:
     task = replace(signed(nn.ReLU(), bias=True), recipe=Recipe(8, shares="change", local_steps=3, learning_rate=0.05))
     assert share(task, images(REPEATED[:32])) >= 0.9
+
+
+CHANGING = [
+    Recipe(8, shares="change", local_steps=3, learning_rate=0.05),
+    Recipe(8, shares="change", weight_decay=0.1),
+    Recipe(8, shares="change", local_steps=3, learning_rate=0.002, optimiser="adam"),
+]
+
+
+@pytest.mark.parametrize("recipe", CHANGING, ids=["steps", "decay", "adam"])
+def test_a_hidden_rate_is_fitted_and_never_looked_up(recipe: Recipe) -> None:
+    task, records = replace(signed(nn.ReLU(), bias=True), recipe=recipe), images(REPEATED[:32])
+    hidden = observe(task, records, threat=Threat(labels="inferred", learning_rate="unknown"))
+    elsewhere = replace(task, recipe=replace(recipe, learning_rate=37 * recipe.learning_rate))
+    found = [counts_of(task, one) for one in hidden]
+    for one, again in zip(found, (counts_of(elsewhere, one) for one in hidden), strict=True):
+        assert torch.equal(one.counts, again.counts)
+        assert one.confidence == again.confidence
+    truth = records.labels.view(-1, recipe.batch)
+    right = float(label_counts_accuracy(torch.stack([one.labels for one in found]), truth).mean())
+    assert right >= share(task, records) - 0.05  # of the granted rate
+
+
+def test_the_granted_rate_of_adam_does_not_make_its_steps_a_gradient() -> None:
+    task, records = image_task(recipe=CHANGING[2]), image_records(80)
+    assert share(task, records) >= 0.9
+
+
+def test_a_fitted_rate_is_near_the_true_one_whatever_the_classes() -> None:
+    task = replace(signed(nn.ReLU(), bias=True), recipe=CHANGING[0])
+    for labels in (torch.arange(8), torch.zeros(8, dtype=torch.long)):
+        (seen,) = observe(task, images(labels), threat=Threat(labels="inferred", learning_rate="unknown"))
+        rate = fitted_rate(task, seen.rounds[0], labels, first_rate(task, seen.rounds[0], 8))
+        assert 0.3 < rate / task.recipe.learning_rate < 3
+
+
+def test_each_update_has_a_hidden_rate_of_its_own() -> None:
+    """The reader of one update reads another as a reader of its own does."""
+    task, records = replace(signed(nn.ReLU(), bias=True), recipe=CHANGING[0]), images(REPEATED[:16])
+    first, second = observe(task, records, threat=Threat(labels="inferred", learning_rate="unknown"))
+    one, louder = first.rounds[0], second.rounds[0]
+    louder = replace(louder, observed={name: 5 * value for name, value in louder.observed.items()})
+    reader = LabelReader.of(task, one)
+    reader.counts(one, 8)
+    again, alone = reader.counts(louder, 8), LabelReader.of(task, louder).counts(louder, 8)
+    assert torch.equal(again.counts, alone.counts)
+    assert again.confidence == alone.confidence
+
+
+@pytest.mark.parametrize("recipe", CHANGING, ids=["steps", "decay", "adam"])
+def test_a_length_that_says_nothing_of_the_rate_ends_in_no_fault(recipe: Recipe) -> None:
+    """A client at the rate that signs suggest diverges."""
+    task = replace(signed(nn.ReLU(), bias=True), recipe=recipe).protect("sign()")
+    for scale in (1.0, 1e4):
+        (seen,) = observe(task, images(REPEATED[:8]), threat=Threat(labels="inferred", learning_rate="unknown"))
+        one = seen.rounds[0]
+        one = replace(one, observed={name: scale * value for name, value in one.observed.items()})
+        assert int(LabelReader.of(task, one).counts(one, 8).counts.sum()) == 8
 
 
 def test_the_confidence_falls_with_what_the_update_says() -> None:

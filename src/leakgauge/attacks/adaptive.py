@@ -132,7 +132,7 @@ class Adaptive(Part):
     CNN, noise of std 0.001 to 0.1).
     """
 
-    version: ClassVar[int] = 10
+    version: ClassVar[int] = 11
     models_defense: ClassVar[Literal["any"]] = "any"
 
     steps: int = 1000

@@ -16,7 +16,7 @@ any part                            ``repr_round_trips``
 an entrywise function with a slope  ``slope_matches_autograd``
 a metric                            ``metric_laws``
 a prior, a likelihood, a solver     ``prior_laws``, ``likelihood_laws``, ``attack_reaches_map``
-a defense with nuisances            ``grants_law``, ``hiding_law``, ``worth_of_grants``
+a defense with nuisances            ``grants_law``, ``hiding_law``, ``hidden_rate_law``, ``worth_of_grants``
 an attack that models defenses      ``invariance_law``, ``worth_of_bijection``
 anything that is given a model      ``task_is_untouched``
 =================================== ==========================================================================
@@ -33,7 +33,7 @@ from leakgauge.testing.densities import (
     sampler_agrees_with_density,
     slope_matches_autograd,
 )
-from leakgauge.testing.grants import capped_psnr, folded_psnr, grants_law, hiding_law, worth_of_grants
+from leakgauge.testing.grants import capped_psnr, folded_psnr, grants_law, hidden_rate_law, hiding_law, worth_of_grants
 from leakgauge.testing.invariance import BIJECTIONS, invariance_law, worth_of_bijection
 from leakgauge.testing.metrics import metric_laws
 from leakgauge.testing.parts import (
@@ -58,6 +58,7 @@ __all__ = [
     "gradient_matches_finite_differences",
     "grants_law",
     "has_density",
+    "hidden_rate_law",
     "hiding_law",
     "image_records",
     "image_task",

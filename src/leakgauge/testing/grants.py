@@ -13,7 +13,7 @@ from torch import Tensor
 
 from leakgauge.adversary import Attack, Reconstruction
 from leakgauge.attacks import adaptive
-from leakgauge.client import LABELS, LEARNING_RATE
+from leakgauge.client import LABELS, LEARNING_RATE, Recipe
 from leakgauge.defenses import protection
 from leakgauge.errors import AssumptionWarning
 from leakgauge.metrics import Interval, mean_interval, psnr
@@ -26,6 +26,13 @@ Score = Callable[[Tensor, Tensor], Tensor]
 """Reconstructions and records, ``[n, …]`` each, to one score per record; higher is nearer."""
 EVERYTHING = "everything"
 """Stands for all addresses at once among the answers of :func:`worth_of_grants`."""
+
+RECIPES = (
+    Recipe(batch=4, shares="change", local_steps=3),
+    Recipe(batch=4, shares="change", weight_decay=0.1),
+    Recipe(batch=4, shares="change", local_steps=3, learning_rate=0.01, optimiser="adam"),
+)
+"""Clients whose update depends on the learning rate by more than its scale, with labels that have to be counted."""
 
 
 def capped_psnr(reconstruction: Tensor, records: Tensor) -> Tensor:
@@ -100,7 +107,7 @@ def hiding_law(
     A client sends the same, whatever the adversary is told. The attack then gets observations that were granted
     everything and had it taken out again, after clients have drawn other values (so that a value that was put aside
     anywhere is now another one), at a task whose learning rate, where that is hidden, is another: same process, same
-    shapes, hence the same bits.
+    shapes, hence the same bits. By default labels are not hidden; :func:`hidden_rate_law` hides them.
     """
     task = (task or image_task()).protect(how)
     records = records or image_records(2)
@@ -128,6 +135,25 @@ def hiding_law(
             f"{task.protection!r}: {attack!r} uses one of {', '.join(chosen)}, which are hidden ({name} differ)"
         )
     return first
+
+
+def hidden_rate_law(
+    how: Any, *, records: Records | None = None, attack: Attack | None = None, recipes: Sequence[Recipe] = RECIPES
+) -> None:
+    """A learning rate that is hidden beside the labels is not used to infer these.
+
+    :func:`hiding_law` by default leaves labels granted, for which no attack then needs a rate. Here both are hidden, of
+    clients that take several local steps, decay their weights or use Adam.
+    """
+    for recipe in recipes:
+        task = image_task(recipe=recipe)
+        hiding_law(
+            how,
+            task=task,
+            records=records or image_records(4 * recipe.batch),
+            attack=attack,
+            addresses=(LABELS, LEARNING_RATE),
+        )
 
 
 def _hidden(task: Task, addresses: Collection[str] | None) -> tuple[str, ...]:

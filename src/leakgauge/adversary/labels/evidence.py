@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from leakgauge.adversary.labels.layer import LastLayer
-from leakgauge.client import LEARNING_RATE, Recipe
+from leakgauge.adversary.labels.rate import hides_rate
+from leakgauge.client import Recipe
 from leakgauge.defenses import Gaussian, Identity, Laplace, RandomPrune
 from leakgauge.defenses.update.prune import Thresholded
 from leakgauge.observation import Round
@@ -41,9 +42,9 @@ class Evidence:
     scaled: bool
 
 
-def evidence(task: Task, layer: LastLayer, one: Round, batch: int) -> Evidence:
-    """What one round says, as the gradient of the mean loss would say it."""
-    weight, masks = _gradient(task.recipe, layer, one, batch, layer.names[0])
+def evidence(task: Task, recipe: Recipe, layer: LastLayer, one: Round, batch: int) -> Evidence:
+    """What one round says, as the gradient of the mean loss would say it. ``recipe`` is what is known of the task's."""
+    weight, masks = _gradient(recipe, layer, one, batch, layer.names[0])
     if _fills(task) and layer.features is not None:
         direction = layer.features.mean(0) / layer.features.mean(0).norm().clamp(min=1e-30)
         rows, held, rough = weight @ direction, torch.ones_like(weight[:, 0]), 0.0
@@ -52,7 +53,7 @@ def evidence(task: Task, layer: LastLayer, one: Round, batch: int) -> Evidence:
     if layer.names[1] is None or _fills(task):  # an entry of the bias may be noise alone
         bias, sent = rows.new_full(rows.shape, torch.nan), None
     else:
-        entries, there = _gradient(task.recipe, layer, one, batch, layer.names[1])
+        entries, there = _gradient(recipe, layer, one, batch, layer.names[1])
         bias, sent = torch.where(there > 0, entries, torch.nan), entries
     scaled = batch == 1 or _hides_scale(task, one)  # of one example the direction says all, whatever the scale
     return Evidence(rows, direction, bias, _noise(weight, sent), rough, held, scaled)
@@ -116,10 +117,10 @@ def _noise(weight: Tensor, bias: Tensor | None) -> float:
 
 
 def _hides_scale(task: Task, one: Round) -> bool:
-    rate = LEARNING_RATE in task.nuisances and LEARNING_RATE not in one.granted
     parts = task.protection.chain.parts
     scale_stays = all(isinstance(part, KEEPS_SCALE) for part in parts)
-    return rate or bool(task.protection.training) or not scale_stays or _fills(task)
+    own_scale = task.recipe.optimiser == "adam"  # its steps are as long whatever the gradient
+    return own_scale or hides_rate(task, one) or bool(task.protection.training) or not scale_stays or _fills(task)
 
 
 def _fills(task: Task) -> bool:
