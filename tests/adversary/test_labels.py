@@ -323,3 +323,9 @@ def test_unique_labels_are_refused_where_they_cannot_be() -> None:
 def test_a_rule_that_there_is_not_is_refused() -> None:
     with pytest.raises(DomainError, match="labels: rule must be one of auto, bias, rows, unique, got 'rwos'"):
         read(Task(network(), DOMAIN), small_records(1), "rwos")  # type: ignore[arg-type]
+
+
+def test_counts_do_not_print_the_labels_they_hold() -> None:
+    counts = Counts(torch.tensor([3, 0, 17]), 0.9)
+    assert "17" not in repr(counts)
+    assert "20 examples" in repr(counts)

@@ -329,10 +329,10 @@ def test_adversaries_that_cannot_attack_are_named_before_anything_runs(command: 
 
 def test_a_foreign_exception_of_an_attack_is_a_problem_of_its_key(tmp_path: Path, monkeypatch: Any) -> None:
     code = "class Broken:\n    def __call__(self, task, observations, **options):\n        return 1 + 'a'\n"
-    (tmp_path / "breaking.py").write_text(code)
+    (tmp_path / "raises_type_error.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     spec = tmp_path / "spec.toml"
-    listed = '[defenses]\na = "sign()"\nb = "clip(norm=1.0)"\n[adversaries]\nmine = "breaking:Broken()"\n'
+    listed = '[defenses]\na = "sign()"\nb = "clip(norm=1.0)"\n[adversaries]\nmine = "raises_type_error:Broken()"\n'
     spec.write_text(f'leave_out = ["adaptive"]\n[task]\nmodel = "logistic"\nrecords = 10\n{listed}', encoding="utf-8")
     done = CliRunner().invoke(app, ["check", "--time", str(spec)])
     assert done.exit_code == 2

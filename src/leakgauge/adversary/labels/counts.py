@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Counts:
     """The examples of each class in a batch, ``[classes]``, with a confidence.
 
@@ -21,6 +21,10 @@ class Counts:
     confidence: float
     alternatives: tuple[tuple[Tensor, float], ...] = ()
     unrounded: Tensor | None = None
+
+    def __repr__(self) -> str:
+        """Without the labels, which are private."""
+        return f"Counts({int(self.counts.sum())} examples, {len(self.counts)} classes, confidence={self.confidence:.3g})"
 
     @property
     def numbers(self) -> Tensor:
