@@ -267,6 +267,7 @@ def strength(context: Context) -> Measurement:
             "within 0.3 dB of the oracle": Number(sum(lead <= 0.3 for lead in leads), at_least(14)),
             "median lead of the oracle, dB": Number(median(leads) if leads else math.inf),
             "median lead of its attacks on further records, dB": Number(median(later) if later else math.inf),
+            "within 0.3 dB of its attacks on further records": Number(sum(lead <= 0.3 for lead in later)),
             "above adaptive(steps=1000)": Number(sum(gain > 0 for gain in gains)),
             "mean gain over adaptive(steps=1000), dB": Number(sum(gains) / len(gains), at_least(2.0)),
             "greatest processor time, of adaptive on 20 records": Number(

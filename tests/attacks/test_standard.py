@@ -74,7 +74,11 @@ def test_it_chooses_among_many_settings_and_attacks_better_than_before(task: Tas
 def test_every_way_to_finish_is_begun_and_only_the_best_goes_on(choice: Choice) -> None:
     rungs = {name: count for name, count, _ in choice.rungs}
     assert rungs["third stage"] >= 3
-    assert rungs.get("fourth stage", 1) == 1  # left out where a third of it gained nothing
+    last = choice.attack
+    assert isinstance(last, staged)
+    *_, third, rest = last.stages
+    assert isinstance(third, Adversary)
+    assert steps_of(rest) == 2 * steps_of(third)
     assert choice.tried == sum(rungs[name] for name in rungs if name not in AGAIN)
 
 
@@ -157,7 +161,8 @@ def test_a_race_has_what_led_among_the_lanes_that_always_go_on(task: Task) -> No
     race = choosing.raced(begun, begun[2]).attack
     assert isinstance(race, Raced)
     assert race.firsts[0] == first_of(begun[2])
-    assert {repr(one) for one in race.firsts} == {repr(first_of(one)) for one in begun}
+    assert {repr(one) for one in race.firsts} <= {repr(first_of(one)) for one in begun}
+    assert len(race.firsts) >= race.keep
 
 
 @pytest.mark.parametrize(("single", "raced_wins"), [(10.1, True), (10.5, False)])

@@ -7,14 +7,14 @@ setting that extends another goes on from where that one ended, so that the choi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from leakgauge.adversary import Adversary, Attack, Reconstruction
 from leakgauge.attacks.confirming import confirmed
 from leakgauge.attacks.portfolio import WEAKER, Portfolio
-from leakgauge.attacks.raced import Raced, race
-from leakgauge.attacks.staged import Staged, family, stage_after
+from leakgauge.attacks.raced import Raced, leading, race
+from leakgauge.attacks.staged import Staged, family, posteriors, stage_after
 from leakgauge.attacks.trials import Trial, first_of, kinds, last_of, longer, ranked, rounded, then, varied
 from leakgauge.errors import LeakgaugeError, brief
 from leakgauge.expr import PATH, described, parse
@@ -28,8 +28,6 @@ Score = Callable[[Reconstruction, Sequence[int]], float]
 
 LUCK = 0.02
 """By which share of its score a race has to be behind a single setting to lose against it."""
-KEPT = 3
-"""Starts of a race that go on."""
 WORTH = 0.005
 """Which share of the score a third of a way to finish has to gain for the rest to be worth it."""
 
@@ -40,9 +38,9 @@ class Effort:
 
     ``first`` steps of every first stage on ``look`` updates; then, on ``records`` updates, the best ``keep`` again with
     ``unit`` steps, and the best of ``extend`` families with every extension. What has begun races, going on as the best
-    of these did, and ends with a third of every finishing stage, then the rest of the best one. Where a single setting
-    is chosen and settings of other kinds did better on half of the updates, up to ``several`` of them meet it again on
-    as many further updates.
+    of these did, and ends with a third of every finishing stage; the best one also gets the rest, untried. Where a
+    single setting is chosen and settings of other kinds did better on half of the updates, up to ``several`` of them
+    meet it again on as many further updates.
     """
 
     first: int
@@ -56,8 +54,8 @@ class Effort:
     @property
     def attacks_worth(self) -> float:
         """What a choice costs, in attacks on one update: forty looks, then stages of one, two, four and six units,
-        eight to finish, and once more what six have, with a unit for every rival."""
-        units = self.records * (self.keep + 2 + 4 * self.extend + 2 * KEPT + 8 + 6 + self.several)
+        six to finish, and once more what six have, with a unit for every rival."""
+        units = self.records * (self.keep + 2 + 4 * self.extend + 2 * 3 + 6 + 6 + self.several)
         return (40 * self.first * self.look + units * self.unit) / (6 * self.unit)
 
 
@@ -189,9 +187,10 @@ class Choosing:
         finished = self._rung("third stage", pairs, effort.records)
         finish = last_of(finished[0])  # which way to finish is seen early; only that one goes on for long
         if finished[0].score > whole.score + WORTH * abs(whole.score):
-            pairs = [(finished[0], longer(finish, 2 * finish.solver.steps))]
-            finished += self._rung("fourth stage", pairs, effort.records)
-        whole = ranked([*finished, whole])[0]
+            rest = longer(finish, 2 * finish.solver.steps)
+            whole = replace(finished[0], attack=then(finished[0].attack, rest))
+        else:
+            whole = ranked([whole, finished[0]])[0]
         count = min(effort.records, len(self.observations))
         if not isinstance(first_of(whole), Raced):
             whole, count = confirmed(self, whole, kinds(trials)[: effort.several])
@@ -205,11 +204,12 @@ class Choosing:
             last = self.portfolio.extensions(last, self.effort.unit)[WEAKER]
         stages = self.portfolio.reweighed(last)
         begun = sorted(begun, key=lambda trial: first_of(trial) != first_of(model))  # what led so far goes on anyway
-        judge, guesses = self.portfolio.judge, [trial.guess for trial in begun]
-        some, keep = self.observations[: self.effort.records], min(KEPT, len(begun))
-        options: dict[str, Any] = {"seed": self.seed, "progress": self.progress}
-        ends = race(guesses, stages, judge, keep, self.task, some, **options)
-        firsts = tuple(first_of(trial) for trial in begun)
+        task, some, judge = self.task, self.observations[: self.effort.records], self.portfolio.judge
+        keep, guesses = min(self.portfolio.lanes, len(begun)), [trial.guess for trial in begun]
+        ends = race(guesses, stages, judge, keep, task, some, seed=self.seed, progress=self.progress)
+        (values,) = posteriors([judge], task, some, guesses)
+        places = sorted({place for row in leading(values, keep) for place in row})  # the others went on for no update
+        firsts = tuple(first_of(begun[place]) for place in places)
         trials = [
             Trial(Raced(firsts, stage, judge, keep), guess, self._scored(guess, range(len(some))))
             for stage, guess in zip(stages, ends, strict=True)

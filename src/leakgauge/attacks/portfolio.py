@@ -133,6 +133,11 @@ class Portfolio:
             stage(0.01, _quasi(steps)),
         ]
 
+    @property
+    def lanes(self) -> int:
+        """How many starts of a race go on for an update: kinks catch more of them."""
+        return 2 if self.smooth else 3
+
     def reweighed(self, stage: Adversary) -> list[Adversary]:
         """A stage under the same prior, and under a weaker one."""
         priors = [_weighed(stage.prior, factor, stage.solver) for factor in (1.0, 0.1)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
+from torch import Tensor
 
 from leakgauge import guards
 from leakgauge.adversary import Adversary, Attack, Reconstruction
@@ -83,14 +84,19 @@ def race(
     """What every stage makes of the first and the likeliest guesses of each update, the likeliest of them; its
     evaluations are those of the stage."""
     (values,) = posteriors([judge], task, observations, guesses)
-    merit = torch.stack([torch.full_like(values[0], torch.inf), *values[1:]])
-    order = merit.argsort(dim=0, descending=True, stable=True)
-    ahead = [replace(picked(guesses, values, order[rank].tolist()), evaluations=0) for rank in range(keep)]
+    ahead = [replace(picked(guesses, values, places), evaluations=0) for places in leading(values, keep)]
     lanes = [(one, stage) for stage in stages for one in ahead]
     ends = stage_after([one for one, _ in lanes], [stage for _, stage in lanes], task, observations, **options)
     (values,) = posteriors([judge], task, observations, ends)
     return [best(ends[i : i + keep], values[i : i + keep]) for i in range(0, len(lanes), keep)]
 
 
+def leading(values: Sequence[Tensor], keep: int) -> list[list[int]]:
+    """Which guesses go on, by rank and observation: the first, then those of the highest value."""
+    merit = torch.stack([torch.full_like(values[0], torch.inf), *values[1:]])
+    order: list[list[int]] = merit.argsort(dim=0, descending=True, stable=True)[:keep].tolist()
+    return order
+
+
 raced = Raced
-__all__ = ["Raced", "race", "raced"]
+__all__ = ["Raced", "leading", "race", "raced"]

@@ -24,7 +24,9 @@ class Counts:
 
     def __repr__(self) -> str:
         """Without the labels, which are private."""
-        return f"Counts({int(self.counts.sum())} examples, {len(self.counts)} classes, confidence={self.confidence:.3g})"
+        return (
+            f"Counts({int(self.counts.sum())} examples, {len(self.counts)} classes, confidence={self.confidence:.3g})"
+        )
 
     @property
     def numbers(self) -> Tensor:
