@@ -133,7 +133,7 @@ def test_the_first_and_the_likeliest_starts_of_every_update_go_on(task: Task) ->
     guess = attack(task, observations)
     lanes = [staged(stages=(first, stage))(task, observations) for first in firsts]
     begun = torch.stack([posterior(judge, task, observations, first(task, observations)) for first in firsts])
-    ends = torch.stack([posterior(judge, task, observations, lane) for lane in lanes])
+    ends = torch.stack([lane.log_posterior for lane in lanes])
     for i, place in enumerate((1 + begun[1:].argmax(0)).tolist()):
         torch.testing.assert_close(guess.log_posterior[i], ends[[0, place], i].max(), atol=1e-3, rtol=1e-2)
     assert guess.evaluations < sum(lane.evaluations for lane in lanes)
@@ -165,7 +165,7 @@ def test_a_race_has_what_led_among_the_lanes_that_always_go_on(task: Task) -> No
     assert len(race.firsts) >= race.keep
 
 
-@pytest.mark.parametrize(("single", "raced_wins"), [(10.1, True), (10.5, False)])
+@pytest.mark.parametrize(("single", "raced_wins"), [(10.2, True), (11.0, False)])
 def test_a_race_gives_way_only_to_a_setting_that_did_clearly_better(
     task: Task, single: float, raced_wins: bool
 ) -> None:

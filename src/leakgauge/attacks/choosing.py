@@ -26,7 +26,7 @@ Score = Callable[[Reconstruction, Sequence[int]], float]
 """The mean score of a reconstruction of the observations at these places; higher is better."""
 
 
-LUCK = 0.02
+LUCK = 0.05
 """By which share of its score a race has to be behind a single setting to lose against it."""
 WORTH = 0.005
 """Which share of the score a third of a way to finish has to gain for the rest to be worth it."""

@@ -24,7 +24,7 @@ from leakgauge.types import Threat, Treatment
 @dataclass(frozen=True, repr=False)
 class Raced(CheckedAttack):
     """Several adversaries begin; for each update the first one and those whose guesses have the highest log posterior
-    under ``judge``, ``keep`` in all, go on with ``stage``, and the best of these is taken.
+    under ``judge``, ``keep`` in all, go on with ``stage``; of these the one is taken that ends likeliest under its own.
 
     On networks with kinks a start that solves one record is caught in a minimum for the next. The posterior shows early
     which has happened, so that work goes to the starts that are worth it; the truth is not needed.
@@ -81,13 +81,13 @@ def race(
     observations: Sequence[Observation],
     **options: Any,
 ) -> list[Reconstruction]:
-    """What every stage makes of the first and the likeliest guesses of each update, the likeliest of them; its
-    evaluations are those of the stage."""
+    """What every stage makes of the first and the likeliest guesses of each update: the end that is likeliest under
+    the stage's own posterior. Its evaluations are those of the stage."""
     (values,) = posteriors([judge], task, observations, guesses)
     ahead = [replace(picked(guesses, values, places), evaluations=0) for places in leading(values, keep)]
     lanes = [(one, stage) for stage in stages for one in ahead]
     ends = stage_after([one for one, _ in lanes], [stage for _, stage in lanes], task, observations, **options)
-    (values,) = posteriors([judge], task, observations, ends)
+    values = [end.log_posterior.nan_to_num(nan=-torch.inf) for end in ends]
     return [best(ends[i : i + keep], values[i : i + keep]) for i in range(0, len(lanes), keep)]
 
 
