@@ -207,9 +207,11 @@ class Choosing:
         task, some, judge = self.task, self.observations[: self.effort.records], self.portfolio.judge
         keep, guesses = min(self.portfolio.lanes, len(begun)), [trial.guess for trial in begun]
         ends = race(guesses, stages, judge, keep, task, some, seed=self.seed, progress=self.progress)
-        (values,) = posteriors([judge], task, some, guesses)
-        places = sorted({place for row in leading(values, keep) for place in row})  # the others went on for no update
-        firsts = tuple(first_of(begun[place]) for place in places)
+        firsts = tuple(first_of(trial) for trial in begun)
+        if self.portfolio.smooth:  # what goes on for no update here will hardly do so elsewhere; kinks are less regular
+            (values,) = posteriors([judge], task, some, guesses)
+            places = sorted({place for row in leading(values, keep) for place in row})
+            firsts = tuple(firsts[place] for place in places)
         trials = [
             Trial(Raced(firsts, stage, judge, keep), guess, self._scored(guess, range(len(some))))
             for stage, guess in zip(stages, ends, strict=True)
