@@ -19,6 +19,7 @@ from leakgauge.cli.listing import parts
 from leakgauge.errors import DomainError
 from leakgauge.standings import Row, beside, clients, gathered, measured, page, planned, published, run
 from leakgauge.standings.page import summary
+from leakgauge.standings.rows import Score
 from leakgauge.standings.set_ups import CLIENTS, SIZES
 
 QUICK, FULL = SIZES["quick"], SIZES["full"]
@@ -161,6 +162,24 @@ def test_rows_say_the_versions_of_their_parts_and_the_page_that_of_standard(tmp_
     assert score.as_json()["versions"] == score.row.versions
     assert any(version.startswith("Analytic@") for version in score.row.versions)
     assert f"version {Standard.version}" in page([score])
+
+
+def test_attacks_that_met_every_defense_are_ranked_and_special_ones_are_not(tmp_path: Path) -> None:
+    met = [quick(d, f"{a}(steps=20)") for d in ("identity()", "prune(p=0.9)") for a in ("adaptive", "inverting_gradients")]
+    special = quick(attack="analytic()")
+    scores = run([*met, special], tmp_path)
+    means = {
+        name: sum(s.interval.mean for s in scores if s.row.attack == name) / 2 for name in {row.attack for row in met}
+    }
+    _, ranking = page(scores).split("## Attacks that meet every defense")
+    ranked = re.findall(r"^\| <code>(.+?)</code> \| (\S+) \|", ranking.partition("\n## ")[0], re.MULTILINE)
+    assert ranked == sorted(((name, f"{mean:.3f}") for name, mean in means.items()), key=lambda one: -means[one[0]])
+    assert "## Attacks that meet every defense" not in page([s for s in scores if s.row == special])
+
+
+def test_an_interval_ends_where_a_score_does() -> None:
+    between = Score(quick(), ssim=(0.2, *[1.0] * 9)).interval
+    assert between.low < between.mean < between.high == 1.0
 
 
 def test_a_row_of_a_client_that_is_gone_is_left_out(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ Written by `leakgauge standings`{size}. Each row is one client under one defense
 recognisable (SSIM of at least 0.5), and the command that measures it again. Clients, defenses, seeds and budgets
 are fixed by the version: rows of one version can be compared, yours among them. Plain attacks have {evaluations}
 evaluations per update; `standard()`, version {standard}, also chooses its settings, on records that are not reported.
+A low score says what these attacks reach and proves nothing, and what a defense costs in accuracy is not in it.
 """
 _PUBLISHED = "† Published with leakgauge: measured elsewhere, by parts of the same versions, and not in this folder."
 
@@ -35,7 +36,7 @@ def page(scores: Sequence[Score], notes: Sequence[str] = ()) -> str:
     # clients in the order of their first row: rows of one's own may come last
     clients = list(dict.fromkeys(score.row.client for score in scores))
     marked = [_PUBLISHED] if any(score.published for score in scores) else []
-    parts = [head, *(f"{note}\n" for note in (*notes, *marked)), _summary(scores, clients)]
+    parts = [head, *(f"{note}\n" for note in (*notes, *marked)), _summary(scores, clients), _attacks(scores)]
     parts += [_client(client, [score for score in scores if score.row.client == client]) for client in clients]
     return "\n".join(parts)
 
@@ -52,6 +53,33 @@ def _summary(scores: Sequence[Score], clients: Sequence[Client]) -> str:
             cells.append("" if best is None else f"{best.interval.mean:.2f} {_code(best.row.attack.partition('(')[0])}")
         lines.append(_line(cells))
     return "\n".join([*lines, ""])
+
+
+def _attacks(scores: Sequence[Score]) -> str:
+    """Attacks that met every defense of every client here, by their mean SSIM where all of them apply."""
+    met: dict[str, dict[tuple[Client, str], Score]] = {}
+    for score in scores:
+        met.setdefault(score.row.attack, {})[score.row.client, score.row.defense] = score
+    pairs = dict.fromkeys((score.row.client, score.row.defense) for score in scores)
+    general = [attack for attack, rows in met.items() if len(rows) == len(pairs)]
+    common = [pair for pair in pairs if not any(met[attack][pair].fault for attack in general)]
+    if len(general) < 2 or not common:
+        return ""
+    every = {pair: [rows[pair] for rows in met.values() if pair in rows and not rows[pair].fault] for pair in common}
+    highest = {pair: max(_shown(score) for score in rows) for pair, rows in every.items()}
+    means = {attack: sum(met[attack][pair].interval.mean for pair in common) / len(common) for attack in general}
+    lines = ["## Attacks that meet every defense", ""]
+    lines += [f"Their mean over the {len(common)} pairs of client and defense to which all of them apply, and in how many"]
+    lines += ["of these no attack on this page is above them (to two decimals).", ""]
+    lines += _table(["attack", "mean SSIM", "none above it"])
+    for attack in sorted(general, key=lambda one: -means[one]):
+        first = sum(_shown(met[attack][pair]) == highest[pair] for pair in common)
+        lines.append(_line([_code(attack), f"{means[attack]:.3f}", f"{first} of {len(common)}"]))
+    return "\n".join([*lines, ""])
+
+
+def _shown(score: Score) -> float:
+    return round(score.interval.mean, 2)
 
 
 def _client(client: Client, scores: Sequence[Score]) -> str:

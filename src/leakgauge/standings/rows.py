@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,9 @@ class Score:
 
     @property
     def interval(self) -> Interval:
-        return mean_interval(self.ssim)
+        """Of the mean SSIM; no record is above 1, so their mean is not either."""
+        between = mean_interval(self.ssim)
+        return replace(between, high=min(between.high, 1.0))
 
     def as_json(self) -> dict[str, Any]:
         about = {
