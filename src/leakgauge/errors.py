@@ -18,7 +18,7 @@ LeakgaugeError
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from enum import IntEnum
 from typing import ClassVar
@@ -82,6 +82,15 @@ class SeveralDomainFaultsError(SeveralFaultsError, DomainError):
     """Several numbers outside their domains, all of them in ``problems``; the message names those of a whole part."""
 
     named: ClassVar[int] = 20
+
+
+def refuse(faults: Sequence[LeakgaugeError]) -> None:
+    """Raise all of these at once; nothing where there are none."""
+    if len(faults) > 1:
+        numbers = all(isinstance(fault, DomainError) for fault in faults)
+        raise SeveralDomainFaultsError(faults) if numbers else SeveralFaultsError(faults)
+    for fault in faults:
+        raise fault
 
 
 class DataError(LeakgaugeError):

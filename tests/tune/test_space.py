@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from leakgauge.errors import DomainError, ExpressionError
+from leakgauge.errors import ExpressionError
 from leakgauge.tune import Choice, Linear, Log, Space, Whole, bayes
-from leakgauge.tune.searching import check
+from leakgauge.tune.searching import problems
 
 
 def test_a_range_beside_an_attack_becomes_its_argument() -> None:
@@ -79,13 +79,15 @@ def test_what_is_no_space_is_refused_with_a_remedy(attack: str, dimensions: list
 
 def test_a_budget_that_tries_too_little_is_refused() -> None:
     space = Space.of("adaptive(tv_weight=log(0.001, 0.1))")
-    check(space, "tpe", 2)
-    with pytest.raises(DomainError, match="nothing to choose"):
-        check(space, "tpe", 1)
-    with pytest.raises(DomainError, match="grid has 5 points"):
-        check(space, "grid", 4)
-    with pytest.raises(DomainError, match="unknown sampler"):
-        check(space, "magic", 4)
+    assert not problems(space, "tpe", 2)
+    for sampler, trials, words in (
+        ("tpe", 1, ["nothing to choose"]),
+        ("grid", 4, ["grid has 5 points"]),
+        ("magic", 0, ["unknown sampler", "nothing to choose"]),
+    ):
+        told = problems(space, sampler, trials)
+        assert len(told) == len(words)
+        assert all(word in fault.what and fault.remedy for word, fault in zip(words, told, strict=True))
 
 
 def test_the_preset_of_the_bayes_paper_lays_a_grid_around_the_best_weight() -> None:

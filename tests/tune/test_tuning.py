@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import torch
 from torch import nn
 
 from leakgauge.errors import DataError, DomainError, LeakgaugeError
+from leakgauge.expr import parse
 from leakgauge.study import Study
 from leakgauge.tune import Preset, Space, Trial, bayes, tune
 from leakgauge.types import Domain, Records
@@ -110,3 +113,123 @@ def test_bad_input_is_refused_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(DomainError, match="chooses its own settings"):
         tune(study(), Space.of("standard(work=choice('quick', 'standard'))"), tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+OWN = """\
+from dataclasses import dataclass
+
+import leakgauge as lg
+import torch
+
+
+@dataclass(frozen=True)
+class Grey:
+    level: float = 0.5
+    other: float = 0.0
+
+    def __post_init__(self):
+        if self.level > 0.5 and self.other > 0.5:
+            raise lg.DomainError("level and other may not both be large", where="Grey", remedy="lower one")
+
+    def __call__(self, task, observations, *, seed=0, progress=None):
+        if self.other > 0.9:
+            raise RuntimeError("broken")
+        shape = (len(observations), task.recipe.batch)
+        labels = torch.zeros(shape, dtype=torch.long)
+        guess = torch.full((*shape, *task.domain.shape), LEVEL)
+        return lg.Reconstruction(guess, labels, torch.zeros(len(observations)))
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, level in (("mine_a", "self.level"), ("mine_b", "0.0")):
+        (tmp_path / f"{name}.py").write_text(OWN.replace("LEVEL", level))
+    yield tmp_path
+    for name in ("mine_a", "mine_b"):
+        sys.modules.pop(name, None)
+
+
+def test_own_attacks_that_print_alike_are_not_taken_for_each_other(own: Path) -> None:
+    first, second = (
+        tune(study(), Space.of(f"mine_{one}:Grey(level=linear(0.4, 0.6))"), own / "out", trials=2, updates=2)["mine"]
+        for one in "ab"
+    )
+    assert [trial.score for trial in first.trials] != [trial.score for trial in second.trials]
+    assert first.best.attack.startswith("mine_a:Grey(")
+    assert parse(first.best.attack, "attack")  # what is printed can be put into a spec
+
+
+def test_a_setting_that_breaks_or_is_refused_is_one_failed_trial(own: Path) -> None:
+    space = Space.of("mine_a:Grey(level=linear(0, 1), other=linear(0, 1))")
+    answer = tune(study(), space, own / "out", sampler="grid", points=3, trials=9, updates=1)["mine"]
+    failed = [trial for trial in answer.trials if trial.score is None]
+    assert len(answer.trials) == 9
+    assert {trial.attack.partition("other=")[2] for trial in failed} == {"1.0)"}  # whatever the level
+    assert len(failed) == 3
+    assert len(cells(own / "out")) == 6  # what broke is tried again
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "log(1, 2)",
+        "[adaptive(steps=whole(1, 3))]",
+        "whole(1, 3)*tv()",
+        "best_of(attacks=(standard(),), judge=log(1, 2))",
+    ],
+)
+def test_what_is_no_attack_is_refused_before_anything_runs(text: str, tmp_path: Path) -> None:
+    with pytest.raises(LeakgaugeError) as raised:
+        tune(study(), Space.of(text), tmp_path / "out")
+    assert raised.value.remedy
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_attack_that_chooses_inside_another_is_refused(tmp_path: Path) -> None:
+    judge = "adversary(prior=log(1e-3, 1)*tv(), solver=adam(steps=1))"
+    with pytest.raises(LeakgaugeError, match=r"standard\(\) chooses its own settings"):
+        tune(study(), Space.of(f"best_of(attacks=(standard(work='quick'),), judge={judge})"), tmp_path)
+
+
+def test_everything_that_is_wrong_with_a_search_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(LeakgaugeError) as raised:
+        tune(study(), SPACE, tmp_path, defenses=["nope"], sampler="magic", trials=0, updates=0)  # type: ignore[arg-type]
+    assert all(word in str(raised.value) for word in ("nope", "magic", "0 trials", "0 updates"))
+    with pytest.raises(LeakgaugeError) as raised:
+        Space.of("adaptive()", ["tv_weight = log(0, 1)", "steps = choice(1)", "lr = linear(1, 1)"])
+    assert all(word in str(raised.value) for word in ("log(0", "choice(1)", "linear(1"))
+
+
+def test_searches_of_one_folder_keep_what_the_others_found(tmp_path: Path) -> None:
+    both, how = study(noisy="gaussian(std=0.1)"), {"trials": 2, "updates": 1}
+    other = Space.of("inverting_gradients(steps=2)", ["tv_weight = log(1e-4, 1)"])
+    for defense, space in (("mine", SPACE), ("noisy", SPACE), ("mine", other), ("mine", SPACE)):
+        tune(both, space, tmp_path, defenses=[defense], **how)  # type: ignore[arg-type]
+    found = json.loads((tmp_path / "tune.json").read_text())
+    keys = [(one["defense"], one["space"]) for one in found]
+    assert sorted(keys) == sorted([("mine", SPACE.text), ("noisy", SPACE.text), ("mine", other.text)])
+
+
+def test_the_folder_of_an_audit_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text("[]")
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(LeakgaugeError, match="holds an audit"):
+        tune(study(), SPACE, tmp_path, trials=2, updates=1)
+    assert (tmp_path / "manifest.json").read_text() == "{}"
+    assert not (tmp_path / "tune.json").exists()
+
+
+@pytest.mark.parametrize(
+    "content", ["{}", '{"attack": "a", "scores": [], "evaluations": 1, "fault": null}', '{"scores": 3}']
+)
+def test_a_cell_that_is_no_trial_says_which_and_what_to_do(content: str, tmp_path: Path) -> None:
+    how = {"trials": 2, "updates": 1}
+    tune(study(), SPACE, tmp_path, **how)  # type: ignore[arg-type]
+    victim = sorted((tmp_path / "cells").glob("*.json"))[0]
+    victim.write_text(content)
+    with pytest.raises(LeakgaugeError) as raised:
+        tune(study(), SPACE, tmp_path, **how)  # type: ignore[arg-type]
+    assert raised.value.where == str(victim)
+    assert "delete it" in (raised.value.remedy or "")

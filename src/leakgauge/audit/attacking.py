@@ -22,6 +22,10 @@ ANOTHER = 5
 """Tells the draws of another record's client from those of the private one."""
 
 
+class NoAnswerError(ObservationError):
+    """An attack that returned something else than one guess per update in the shape of the records."""
+
+
 @dataclass(frozen=True)
 class Assumed:
     """What an attack had to assume, a sentence each, and which of them say that it did not model the defense."""
@@ -80,14 +84,14 @@ def _sentences(raised: Sequence[warnings.WarningMessage], kind: type[Warning]) -
 def _checked(answer: object, attack: Attack, task: Task, observations: Sequence[Observation]) -> Reconstruction:
     """What an attack returned, if it is one guess per update in the shape of the records."""
     if not isinstance(answer, Reconstruction):
-        raise ObservationError(
+        raise NoAnswerError(
             f"returned a {type(answer).__name__}",
             where=described(attack),
             remedy="return a leakgauge.Reconstruction(inputs, labels, log_posterior)",
         )
     wanted = (len(observations), task.recipe.batch, *task.domain.shape)
     if tuple(answer.inputs.shape) != wanted:
-        raise ObservationError(
+        raise NoAnswerError(
             f"returned inputs of shape {tuple(answer.inputs.shape)}",
             where=described(attack),
             remedy=f"give {wanted}: updates, records of a batch, the shape of a record",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from leakgauge.audit.cells import Cell
 from leakgauge.audit.engines import Engine, InProcess
@@ -22,6 +22,11 @@ from leakgauge.storage.keys import redaction_key
 from leakgauge.storage.lock import SharedLock, locked
 from leakgauge.storage.private import prepare, swept
 from leakgauge.study.study import Study
+
+Kind = Literal["audit", "search", "standings"]
+MARKS: dict[Kind, str] = {"audit": "plan.json", "search": "tune.json", "standings": "standings.json"}
+"""What only the folder of such a run has."""
+_NAMED: dict[Kind, str] = {"audit": "an audit", "search": "a search", "standings": "standings"}
 
 
 @dataclass(frozen=True)
@@ -152,8 +157,11 @@ def best_score(result: dict[str, Any]) -> float | None:
     return max(scores, default=None)
 
 
-def claim(store: Store) -> None:
-    """The run folder belongs to one environment."""
+def claim(store: Store, kind: Kind = "audit") -> None:
+    """The run folder belongs to one kind of run, and to one environment."""
+    for other, name in MARKS.items():
+        if other != kind and (store.folder / name).exists():
+            raise StoreError(f"holds {_NAMED[other]}", where=str(store.folder), remedy="give another --out")
     path = store.folder / "environment.json"
     mine = canonical(environment())
     if path.is_file() and (theirs := _text(path)) != mine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -31,9 +32,18 @@ def tune(
         typer.Option(help='A range for an argument of the attack: "tv_weight = log(1e-5, 1e-1)"; may be repeated.'),
     ] = None,
     preset: Annotated[Optional[str], typer.Option(help="The search of a paper instead of both: bayes.")] = None,  # noqa: UP045
-    trials: Annotated[int, typer.Option(help="Settings to try per defense.")] = 40,
-    sampler: Annotated[str, typer.Option(help="How settings are proposed: tpe, random or grid.")] = "tpe",
-    points: Annotated[int, typer.Option(min=2, help="Values of each range in a grid.")] = 5,
+    trials: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="Settings to try per defense.", show_default="40"),
+    ] = None,
+    sampler: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="How settings are proposed: tpe, random or grid.", show_default="tpe"),
+    ] = None,
+    points: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=2, help="Values of each range in a grid.", show_default="5"),
+    ] = None,
     records: Annotated[int, typer.Option(min=1, help="Updates that every setting attacks.")] = 8,
     defense: Annotated[
         Optional[list[str]],  # noqa: UP045
@@ -56,16 +66,19 @@ def tune(
 
     Ranges: log(low, high), linear(low, high), whole(low, high), choice(a, b, …). Every setting attacks the same updates
     of reference records; those that an audit reports are never used. Put the line that it prints into [adversaries].
+    A preset brings its own attack, ranges, sampler and number of settings.
     The model is attacked as given; checkpoints of the spec are not trained. Needs leakgauge[tune].
     """
     from leakgauge.tune import tune as search
 
-    wanted = _wanted(attack, space or [], preset)  # what is malformed shows before anything is built
+    given = {"sampler": sampler, "trials": trials, "points": points}
+    how: Any = {name: value for name, value in given.items() if value is not None}
+    wanted = _wanted(attack, space or [], preset, list(how))  # what is malformed shows before anything is built
     study = _study(path, wanted, records, own_code)
     folder = out or path.with_name(f"{path.stem}-tune")
-    how: Any = {"sampler": sampler, "trials": trials, "points": points, "updates": records}
+    tell = None if quiet else _tell
     try:
-        answers = search(study, wanted, folder, defenses=defense, report=None if quiet else _tell, **how)
+        answers = search(study, wanted, folder, defenses=defense, updates=records, report=tell, **how)
     except KeyboardInterrupt:
         echo("interrupted; finished trials are saved, and the same command resumes", err=True)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
@@ -73,7 +86,7 @@ def tune(
     echo(f"wrote {folder / 'tune.json'}")
 
 
-def _wanted(attack: str | None, ranges: list[str], preset: str | None) -> Space | Preset:
+def _wanted(attack: str | None, ranges: list[str], preset: str | None, how: list[str]) -> Space | Preset:
     from leakgauge.tune import Space
     from leakgauge.tune.presets import PRESETS
 
@@ -87,6 +100,9 @@ def _wanted(attack: str | None, ranges: list[str], preset: str | None) -> Space 
         return Space.of(attack, ranges)
     if attack is not None or ranges:
         raise DomainError("a preset brings its own attack", where="--preset", remedy="leave --attack and --space out")
+    if how:
+        options = " and ".join(f"--{name}" for name in how)
+        raise DomainError("a preset brings its own search", where="--preset", remedy=f"leave {options} out")
     if preset not in PRESETS:
         raise DomainError(f"there is no preset {preset!r}", where="--preset", remedy=nearest(preset, PRESETS))
     return PRESETS[preset]()
@@ -94,18 +110,26 @@ def _wanted(attack: str | None, ranges: list[str], preset: str | None) -> Space 
 
 def _study(path: Path, wanted: Space | Preset, records: int, own_code: bool) -> Study:
     """The study of the spec, with the ends of the space in the place of its adversaries."""
+    from leakgauge.expr import read
     from leakgauge.study import Draft, SpecError, sound
-    from leakgauge.study.sections import Tuning
+    from leakgauge.study.sections import Problem, Tuning
     from leakgauge.tune import Preset
+    from leakgauge.tune.trials import faults_of
 
     space = wanted.first if isinstance(wanted, Preset) else wanted
+    own = [path for text in space.corners() for path in read(text, "attack", own_code=False).own]
+    announce(*own, allowed=own_code)
+    wrong = [Problem("tune", "space", fault.what, fault.remedy or "") for fault in faults_of(space)]
     spec = sound(path, judged=False).spec
-    ends = space.corners()
-    spec = spec.model_copy(update={"adversaries": {"tune": ends}, "leave_out": [], "tuning": Tuning(records=records)})
-    draft = Draft.of(spec, path, judged=False)
-    if wrong := draft.problems():
+    ends = {"adversaries": {"tune": space.corners()}, "leave_out": [], "tuning": Tuning(records=records)}
+    draft = Draft.of(spec.model_copy(update=ends), path, judged=False)
+    told = [(problem, problem.key.startswith("adversaries")) for problem in draft.problems()]
+    wrong += [problem for problem, of_space in told if not of_space]
+    if not wrong:  # what the ends are, but not on this task; several may have the same problem
+        wrong += dict.fromkeys(replace(problem, file="tune", key="space") for problem, of_space in told if of_space)
+    if wrong:
         raise SpecError(wrong)
-    announce(*draft.own_code, allowed=own_code)
+    announce(*(path for path in draft.own_code if path not in own), allowed=own_code)
     return draft.study()
 
 

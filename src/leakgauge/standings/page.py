@@ -20,6 +20,7 @@ are fixed by the version: rows of one version can be compared, yours among them.
 evaluations per update; `standard()`, version {standard}, also chooses its settings, on records that are not reported.
 A low score says what these attacks reach and proves nothing, and what a defense costs in accuracy is not in it.
 """
+NO_UPDATE = "a guess without any update"
 _PUBLISHED = "† Published with leakgauge: measured elsewhere, by parts of the same versions, and not in this folder."
 
 
@@ -43,16 +44,33 @@ def page(scores: Sequence[Score], notes: Sequence[str] = ()) -> str:
 
 def _summary(scores: Sequence[Score], clients: Sequence[Client]) -> str:
     """Defense by client: the highest mean SSIM of any attack."""
-    lines = ["## The strongest attack on every defense", "", "Highest mean SSIM, and which attack reached it.", ""]
+    lines = [
+        "## The strongest attack on every defense",
+        "",
+        "Highest mean SSIM, and which attack reached it; below, the null: the mean image of the class.",
+        "",
+    ]
     lines += _table(["defense", *(client.name for client in clients)])
     for defense in dict.fromkeys(score.row.defense for score in scores):
         cells = [_code(defense)]
         for client in clients:
-            here = [s for s in scores if s.row.client == client and s.row.defense == defense and not s.fault]
-            best = max(here, key=lambda s: s.interval.mean, default=None)
+            best = strongest(scores, client, defense)
             cells.append("" if best is None else f"{best.interval.mean:.2f} {_code(best.row.attack.partition('(')[0])}")
         lines.append(_line(cells))
+    blind = [guessed(scores, client) for client in clients]
+    lines.append(_line([f"*{NO_UPDATE}*", *("" if one is None else f"{one:.2f}" for one in blind)]))
     return "\n".join([*lines, ""])
+
+
+def guessed(scores: Sequence[Score], client: Client) -> float | None:
+    """The mean SSIM of the mean image of the class, a guess without any update; None where nothing was scored."""
+    return next((score.blind for score in scores if score.row.client == client and not score.fault), None)
+
+
+def strongest(scores: Sequence[Score], client: Client, defense: str) -> Score | None:
+    """The row with the highest mean SSIM among those of a client under a defense; None where no attack applies."""
+    here = [s for s in scores if s.row.client == client and s.row.defense == defense and not s.fault]
+    return max(here, key=lambda s: s.interval.mean, default=None)
 
 
 def _attacks(scores: Sequence[Score]) -> str:
@@ -69,7 +87,9 @@ def _attacks(scores: Sequence[Score]) -> str:
     highest = {pair: max(_shown(score) for score in rows) for pair, rows in every.items()}
     means = {attack: sum(met[attack][pair].interval.mean for pair in common) / len(common) for attack in general}
     lines = ["## Attacks that meet every defense", ""]
-    lines += [f"Their mean over the {len(common)} pairs of client and defense to which all of them apply, and in how many"]
+    lines += [
+        f"Their mean over the {len(common)} pairs of client and defense to which all of them apply, and in how many"
+    ]
     lines += ["of these no attack on this page is above them (to two decimals).", ""]
     lines += _table(["attack", "mean SSIM", "none above it"])
     for attack in sorted(general, key=lambda one: -means[one]):
@@ -84,7 +104,7 @@ def _shown(score: Score) -> float:
 
 def _client(client: Client, scores: Sequence[Score]) -> str:
     lines = [f"## {client.name}", "", f"{client.about}."]
-    blind = next((score.blind for score in scores if not score.fault), None)
+    blind = guessed(scores, client)
     if blind is not None:
         lines.append(f"A guess without any update, the mean image of the class, has a mean SSIM of {blind:.2f}.")
     lines += ["", *_table(["defense", "attack", "SSIM", "PSNR", "recognisable", "command"])]
@@ -133,4 +153,4 @@ def summary(scores: Sequence[Score]) -> str:
     return canonical({"version": VERSION, "rows": [score.as_json() for score in scores]})
 
 
-__all__ = ["page", "summary"]
+__all__ = ["NO_UPDATE", "guessed", "page", "strongest", "summary"]

@@ -20,7 +20,7 @@ def published(size: Size, file: Path = FILE) -> list[Score]:
     if not file.is_file():
         return []
     rows = json_files.loads(json_files.content(file))["rows"]
-    return scores_of([(raw["identity"], raw) for raw in rows], size)
+    return scores_of([(raw["identity"], raw) for raw in rows], size, folder=file)
 
 
 def beside(own: Sequence[Score], size: Size, file: Path = FILE) -> list[Score]:

@@ -7,25 +7,28 @@ import shlex
 import sys
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from torch import Tensor, nn
 
 from leakgauge import attacks, data, models, priors
 from leakgauge.adversary import Attack, models_defense
+from leakgauge.audit.attacking import NoAnswerError
 from leakgauge.audit.cells import FORMAT, AttackCell, TrainCell, TuneCell, versions
 from leakgauge.audit.plan import plan
 from leakgauge.audit.scoring import scores
-from leakgauge.audit.store import Store, canonical
+from leakgauge.audit.store import Store, StoreError, canonical
 from leakgauge.audit.work import Work
 from leakgauge.defenses import Protection, protection
-from leakgauge.errors import AssumptionWarning, LeakgaugeError
+from leakgauge.errors import AssumptionWarning, DomainError, LeakgaugeError
 from leakgauge.expr import PATH, described, load, parse
 from leakgauge.metrics import Interval, mean_interval
 from leakgauge.standings.set_ups import TRAINED, VERSION, Client, Size
+from leakgauge.study.attack_texts import attack_of, nested_chooser
 from leakgauge.study.sections import Attacks
 from leakgauge.study.study import Study
 from leakgauge.task import Task
@@ -38,8 +41,8 @@ RECOGNISABLE = 0.5
 """The SSIM from which a record counts as recognised, as in a verdict on images."""
 
 
-_OF_HERE = ("row", "failed", "published")
-"""Fields of a score that are not kept with it."""
+_OF_HERE = ("row", "failed", "published", "seconds")
+"""Fields of a score that are not kept with it: the same row is the same to the byte wherever it is measured."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,10 @@ class Row:
 
     def read(self) -> tuple[Protection, Attack]:
         """Defense and attack as values. Imports the user's code that they name."""
-        attack: Attack = parse(self.attack, "attack", where="--attack")
+        attack = attack_of(self.attack, "--attack")
+        if inner := nested_chooser(attack):
+            what = f"{described(inner)} stands inside another attack, where it would choose nothing"
+            raise DomainError(what, where="--attack", remedy="enter it by itself")
         return protection(parse(self.defense, "defense", where="--defense")), attack
 
     @property
@@ -96,7 +102,7 @@ class Score:
 
     ``blind`` is the mean SSIM of a guess without any update; ``chosen`` the setting of an attack that chose one.
     ``failed``: the fault is no statement of the attack but an error in its code or ours, and the row is not kept.
-    ``published``: it came with leakgauge and was not measured here.
+    ``published``: it came with leakgauge and was not measured here. ``seconds`` of one processor, if it was.
     """
 
     row: Row
@@ -130,24 +136,42 @@ class Score:
         return about | {name: value for name, value in asdict(self).items() if name not in _OF_HERE}
 
     @classmethod
-    def of_json(cls, row: Row, raw: dict[str, Any]) -> Score:
-        numbers = {name: raw[name] for name in ("recognised", "evaluations", "blind", "seconds", "chosen", "fault")}
-        return cls(row, tuple(raw["ssim"]), tuple(raw["psnr"]), **numbers)
+    def of_json(cls, row: Row, raw: Mapping[str, Any], *, seconds: float = 0.0, where: str = "row") -> Score:
+        """Read what a cell keeps. The file may be anybody's."""
+        ssim, psnr = raw.get("ssim"), raw.get("psnr")
+        match [raw.get(name) for name in ("recognised", "evaluations", "blind", "chosen", "fault")]:
+            case int(many), int(spent), int() | float() as blind, str() | None as chosen, str() | None as fault:
+                if _are_scores(ssim) and _are_scores(psnr) and len(ssim) == len(psnr) and (ssim or fault):
+                    return cls(row, tuple(ssim), tuple(psnr), many, spent, blind, seconds, chosen, fault)
+        raise StoreError("is no row of standings", where=where, remedy="delete it; the same command measures it again")
+
+
+def _are_scores(values: Any) -> TypeGuard[list[float]]:
+    return isinstance(values, list) and all(isinstance(value, int | float) for value in values)
 
 
 def measured(row: Row, store: Store) -> Score:
     """The score of a row: from the store if it is there, or measured and kept."""
     if store.done(row.identity):
-        return Score.of_json(row, store.result(row.identity))
+        return kept(row, store, store.timings())
     begun = time.process_time()
     try:
         score = _measured(row, store, begun)
+    except NoAnswerError as fault:  # it broke a contract, as one that raises does
+        return Score(row, fault=str(fault), failed=True)
     except LeakgaugeError as fault:  # an attack that does not apply here: that is a result, too
         score = Score(row, fault=str(fault))
     except Exception as fault:  # anybody's code may raise anything: the other rows go on
         return Score(row, fault=f"{type(fault).__name__}: {fault}", failed=True)
     store.commit(row.identity, {"kind": "row", **score.as_json()}, {})
+    store.log(event="done", cell=row.identity, seconds=score.seconds)
     return score
+
+
+def kept(row: Row, store: Store, timings: Mapping[str, float]) -> Score:
+    """The score of a row that was measured before."""
+    seconds = timings.get(row.identity, 0.0)
+    return Score.of_json(row, store.result(row.identity), seconds=seconds, where=str(store.cell(row.identity)))
 
 
 def _measured(row: Row, store: Store, begun: float) -> Score:
@@ -244,4 +268,4 @@ def _source(path: str) -> str:
     return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else described(target)
 
 
-__all__ = ["Row", "Score", "measured", "network"]
+__all__ = ["Row", "Score", "kept", "measured", "network"]

@@ -33,7 +33,7 @@ def run(rows: Sequence[Row], out: Path | str, *, workers: int = 1, report: Repor
     prepare(folder)
     store = Store(folder)
     with locked(folder):
-        claim(store)
+        claim(store, "standings")
         store.sweep()
         scores = dict(_measured(rows, store, workers, report))
     return [scores[row] for row in rows]
@@ -45,9 +45,9 @@ def gathered(out: Path | str, size: Size, *, own_code: bool = False) -> list[Sco
     Rows that name somebody's own code are read, which imports it, only if ``own_code`` says so.
     """
     store = Store(Path(out))
-    kept = ((path.stem, store.result(path.stem)) for path in sorted((store.folder / "cells").glob("*.json")))
-    rows = [(identity, raw) for identity, raw in kept if raw.get("kind") == "row"]
-    return in_order(scores_of(rows, size, own_code=own_code), size)
+    cells = ((path.stem, store.result(path.stem)) for path in sorted((store.folder / "cells").glob("*.json")))
+    rows = [(identity, raw) for identity, raw in cells if raw.get("kind") == "row"]
+    return in_order(scores_of(rows, size, folder=store.folder / "cells", own_code=own_code), size)
 
 
 def in_order(scores: Sequence[Score], size: Size) -> list[Score]:
@@ -56,16 +56,20 @@ def in_order(scores: Sequence[Score], size: Size) -> list[Score]:
     return sorted(scores, key=lambda one: order.get((one.row.client, one.row.defense, one.row.attack), len(order)))
 
 
-def scores_of(rows: Sequence[tuple[str, dict[str, Any]]], size: Size, *, own_code: bool = False) -> list[Score]:
+def scores_of(
+    rows: Sequence[tuple[str, dict[str, Any]]], size: Size, *, folder: Path, own_code: bool = False
+) -> list[Score]:
     """The scores of kept rows of a size, each with its identity, that are still what they were measured as."""
     by_name = {client.name: client for client in CLIENTS}  # a row of another version may name another client
     scores = []
     for identity, raw in rows:
-        if raw["size"] != size.name or raw["client"] not in by_name:
-            continue
-        row = Row(by_name[raw["client"]], size, raw["defense"], raw["attack"])
-        if (own_code or not row.own) and _current(row, identity):
-            scores.append(Score.of_json(row, raw))
+        match raw:
+            case {"size": size.name, "client": str(client), "defense": str(defense), "attack": str(attack)}:
+                if client not in by_name:
+                    continue
+                row = Row(by_name[client], size, defense, attack)
+                if (own_code or not row.own) and _current(row, identity):
+                    scores.append(Score.of_json(row, raw, where=str(folder / f"{identity}.json")))
     return scores
 
 

@@ -22,6 +22,7 @@ from leakgauge.expr import PATH, Reading, read
 from leakgauge.losses import loss_named
 from leakgauge.models.base import Network
 from leakgauge.storage.states import read_state
+from leakgauge.study.attack_texts import read_attack
 from leakgauge.study.attempts import Attempt, attempt, problems_of
 from leakgauge.study.checks import CHECKS
 from leakgauge.study.fits import Values, problems_of_values
@@ -259,7 +260,7 @@ def _defense(name: str, text: str, *, own_code: bool = False) -> Reading:
 
 
 def _attack(name: str, text: str, *, own_code: bool = False) -> Reading:
-    return read(text, "attack", where=f"adversaries.{name}", own_code=own_code)
+    return read_attack(text, f"adversaries.{name}", own_code=own_code)
 
 
 def _with_own_code(reading: Reading, reader: _Reader, name: str) -> Reading:

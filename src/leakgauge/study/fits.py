@@ -24,6 +24,7 @@ from leakgauge.expr import PATH, described
 from leakgauge.metrics.sign_flips import least_p
 from leakgauge.priors.base import terms_of
 from leakgauge.priors.batch_norm import BatchNorm
+from leakgauge.study.attack_texts import nested_chooser
 from leakgauge.study.attempts import Attempt, attempt, problems_of
 from leakgauge.study.clients import encodes
 from leakgauge.study.kinds import kinds
@@ -117,6 +118,9 @@ def check_adversaries(values: Values) -> Problems:
             yield values.problem(key, "there is no setting in the list", "give one, or several to be tuned")
         if len(settings) > 1 and (chooser := next((a for a in settings if isinstance(a, Chooser)), None)):
             what = f"{described(chooser)} chooses its own settings, and cannot be one of several that are tuned"
+            yield values.problem(key, what, "give it a name of its own")
+        for inner in filter(None, (nested_chooser(a) for a in settings if a is not None)):
+            what = f"{described(inner)} stands inside another attack, where it would choose nothing"
             yield values.problem(key, what, "give it a name of its own")
         for attack in _members(settings):
             fits = getattr(attack, "fits", None)

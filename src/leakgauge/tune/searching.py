@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_args
 
-from leakgauge.errors import DomainError, MissingExtraError
+from leakgauge.errors import DomainError, LeakgaugeError, MissingExtraError, nearest
 from leakgauge.tune.ranges import Choice, Linear, Log, Range
 from leakgauge.tune.space import Space
 
@@ -16,22 +16,23 @@ POINTS = 5
 """Values of each range in a grid."""
 
 
-def check(space: Space, sampler: str, trials: int, points: int = POINTS) -> None:
-    """Refuse what cannot be searched, before anything runs."""
-    if sampler not in get_args(Sampler):
-        raise DomainError(f"unknown sampler {sampler!r}", where="sampler", remedy=f"use {', '.join(get_args(Sampler))}")
+def problems(space: Space, sampler: str, trials: int, points: int = POINTS) -> list[LeakgaugeError]:
+    """Why a search cannot run, known before anything does."""
+    wrong: list[LeakgaugeError] = []
+    if sampler not in (known := get_args(Sampler)):
+        wrong.append(DomainError(f"unknown sampler {sampler!r}", where="sampler", remedy=nearest(sampler, known)))
     if trials < FEWEST:
-        raise DomainError(
-            f"among {max(trials, 0)} settings there is nothing to choose",
-            where="trials",
-            remedy=f"give at least {FEWEST}",
+        what = f"{trials} trials: of fewer than {FEWEST} there is nothing to choose"
+        wrong.append(DomainError(what, where="trials", remedy=f"give at least {FEWEST}"))
+    elif sampler == "grid" and (size := len(space.grid(points))) > trials:
+        wrong.append(
+            DomainError(
+                f"the grid has {size} points ({points} values of each range), {trials} trials try only some of them",
+                where="trials",
+                remedy=f"give --trials {size}, fewer --points, or another sampler",
+            )
         )
-    if sampler == "grid" and (size := len(space.grid(points))) > trials:
-        raise DomainError(
-            f"the grid has {size} points ({points} values of each range), {trials} trials try only some of them",
-            where="trials",
-            remedy=f"give --trials {size}, fewer --points, or another sampler",
-        )
+    return wrong
 
 
 def searched(
@@ -90,4 +91,4 @@ def _distribution(package: Any, within: Range) -> Any:
     return kinds.IntDistribution(within.low, within.high)
 
 
-__all__ = ["FEWEST", "POINTS", "Sampler", "check", "optuna", "searched"]
+__all__ = ["FEWEST", "POINTS", "Sampler", "optuna", "problems", "searched"]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
-from leakgauge.errors import ExpressionError, nearest
+from leakgauge.errors import ExpressionError, LeakgaugeError, nearest, refuse
 from leakgauge.expr import PATH
 from leakgauge.expr.paths import hidden
 from leakgauge.tune.ranges import NAMES, Range, range_of, text_of
@@ -40,10 +41,11 @@ class Space:
         text, own = hidden(attack.strip())
         tree = _parsed(text, attack)
         inside = any(isinstance(node, ast.Call) and _name(node) in NAMES for node in ast.walk(tree))
-        for dimension in dimensions:
-            _add(tree, dimension, attack)
         finder = _Finder()
+        for dimension in dimensions:
+            finder.tried(partial(_add, tree, dimension, attack))
         tree = finder.visit(tree)
+        refuse(finder.faults)
         if not finder.ranges:
             raise ExpressionError(
                 f"nothing in {attack!r} is to be searched for", where=WHERE, remedy=f"give a range; {_EXAMPLE}"
@@ -118,6 +120,7 @@ class _Finder(ast.NodeTransformer):
 
     def __init__(self) -> None:
         self.ranges: dict[str, Range] = {}
+        self.faults: list[LeakgaugeError] = []
         self._path: list[str] = []
 
     def visit_keyword(self, node: ast.keyword) -> ast.keyword:
@@ -131,6 +134,21 @@ class _Finder(ast.NodeTransformer):
         if name not in NAMES:
             self.generic_visit(node)
             return node
+        self.tried(partial(self._take, node, name))
+        return ast.Name(id=f"{_PLACE}{len(self.ranges) - 1}", ctx=ast.Load())
+
+    def tried(self, step: Callable[[], None]) -> None:
+        """Do it; what is wrong is said at the end, with everything else."""
+        try:
+            step()
+        except LeakgaugeError as fault:
+            self.faults.append(fault)
+
+    def _take(self, node: ast.Call, name: str) -> None:
+        inside = [one for argument in node.args for one in ast.walk(argument) if isinstance(one, ast.Call)]
+        if nested := next((one for one in inside if _name(one) in NAMES), None):
+            what = f"{ast.unparse(nested)} stands inside {ast.unparse(node)}"
+            raise ExpressionError(what, where=WHERE, remedy="a range holds values or parts, and no other range")
         if node.keywords:
             raise ExpressionError(
                 f"{ast.unparse(node)} names its arguments",
@@ -139,7 +157,6 @@ class _Finder(ast.NodeTransformer):
             )
         texts = [ast.unparse(argument) for argument in node.args]
         self.ranges[self._label()] = range_of(name, texts, [_literal(argument) for argument in node.args])
-        return ast.Name(id=f"{_PLACE}{len(self.ranges) - 1}", ctx=ast.Load())
 
     def _label(self) -> str:
         """``solver.lr``; the second one of a name is ``solver.lr#2``."""
@@ -159,4 +176,4 @@ def _restored(text: str, own: Mapping[str, str]) -> str:
     return re.sub(r"_own_\d+", lambda match: own.get(match[0], match[0]), text)
 
 
-__all__ = ["Space"]
+__all__ = ["WHERE", "Space"]

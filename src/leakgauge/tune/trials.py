@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
 from leakgauge.adversary import Attack
@@ -14,15 +15,18 @@ from leakgauge.attacks.staged import members
 from leakgauge.audit.attacking import attacked, observed
 from leakgauge.audit.cells import FORMAT, threat_of, versions
 from leakgauge.audit.scoring import scored
-from leakgauge.audit.store import Store, canonical
+from leakgauge.audit.store import Store, StoreError, canonical
 from leakgauge.defenses import Protection
-from leakgauge.errors import DataError, DomainError, LeakgaugeError
-from leakgauge.expr import described, parse
+from leakgauge.errors import DataError, DomainError, LeakgaugeError, refuse
+from leakgauge.expr import described
 from leakgauge.observation import Observation
 from leakgauge.seeds import seed_of
+from leakgauge.study.attack_texts import attack_of
+from leakgauge.study.own_code import source_of
 from leakgauge.study.roles import digest
 from leakgauge.study.study import Study
 from leakgauge.task import Task
+from leakgauge.tune.space import WHERE, Space
 from leakgauge.types import Progress, Records
 
 
@@ -49,6 +53,42 @@ class Trial:
             "fault": self.fault,
         }
 
+    @classmethod
+    def of_json(cls, raw: Mapping[str, Any], *, where: str = "trial") -> Trial:
+        """Read what a cell keeps. The file may be anybody's."""
+        match raw.get("attack"), raw.get("scores"), raw.get("evaluations"), raw.get("fault"):
+            case str(text), list(scores), int(spent), str() | None as fault:
+                numbers = [isinstance(score, int | float) and isfinite(score) for score in scores]
+                if all(numbers) and (fault is not None or numbers):
+                    return cls(text, tuple(scores), spent, fault)
+        raise StoreError("is no trial of a search", where=where, remedy="delete it; the same command computes it again")
+
+
+def faults_of(space: Space, task: Task | None = None) -> list[LeakgaugeError]:
+    """Why the ends of a space are no attacks that can be searched, on a network if one is given; each reason once."""
+    faults: dict[str, LeakgaugeError] = {}
+    for text in space.corners():
+        try:
+            _check(text, task)
+        except LeakgaugeError as fault:  # the ends of several ranges may have the same one
+            for one in getattr(fault, "problems", (fault,)):
+                faults.setdefault(one.what.replace(repr(text), ""), one)
+    return list(faults.values())
+
+
+def _check(text: str, task: Task | None) -> None:
+    whole = attack_of(text, WHERE)
+    if chooser := next((one for one in members(whole) if isinstance(one, Chooser)), None):
+        raise DomainError(  # a trial would run its fixed portfolio, which is another attack
+            f"{described(chooser).partition('(')[0]}() chooses its own settings",
+            where=WHERE,
+            remedy="search another attack: adaptive(steps=300)",
+        )
+    for attack in members(whole):
+        fits = getattr(attack, "fits", None)
+        if fits is not None and task is not None:
+            fits(task.params)
+
 
 @dataclass(frozen=True)
 class Bench:
@@ -73,20 +113,9 @@ class Bench:
             )
         return pool[: self.updates * batch]
 
-    def check(self, attacks: Sequence[str]) -> None:
-        """Refuse expressions that are no attacks, or none on such a network, and too few records."""
-        for text in attacks:
-            whole = parse(text, "attack", where="space")
-            if isinstance(whole, Chooser):  # a trial would run its fixed portfolio, which is another attack
-                raise DomainError(
-                    f"{text} chooses its own settings",
-                    where="space",
-                    remedy="search another attack: adaptive(steps=300)",
-                )
-            for attack in members(whole):
-                fits = getattr(attack, "fits", None)
-                if fits is not None:
-                    fits(self.task.params)
+    def check(self, space: Space) -> None:
+        """Refuse a space whose ends are no attacks, or none on such a network, and too few records."""
+        refuse(faults_of(space, self.task))
         len(self.private)
 
     @cached_property
@@ -120,6 +149,7 @@ class Bench:
             "recipe": repr(study.task.recipe),
             "tuning": digest({"x": private.inputs, "y": private.labels}),
             "metrics": repr(study.metrics.all),
+            "own code": study.fingerprint(self.protection),
         }
 
     def identity(self, attack: Attack) -> str:
@@ -129,30 +159,37 @@ class Bench:
             "kind": "trial",
             "params": self.params(attack),
             "content": self._content,
+            "source": source_of(members(attack)),
             "versions": [versions(self.protection), versions(attack)],
         }
         return hashlib.sha256(canonical(whole).encode()).hexdigest()[:24]
 
-    def run(self, attack: Attack, progress: Progress | None = None) -> Trial:
+    def run(self, text: str, progress: Progress | None = None) -> Trial:
         """The trial of an attack: from the store if it was run before, or run and kept."""
+        try:
+            attack = attack_of(text, WHERE)
+        except LeakgaugeError as fault:  # of this setting alone: the ends of the ranges are attacks
+            return Trial(text, fault=str(fault))
         identity = self.identity(attack)
         if self.store.done(identity):
-            cell = self.store.result(identity)
-            return Trial(cell["attack"], tuple(cell["scores"]), cell["evaluations"], cell["fault"])
+            kept = Trial.of_json(self.store.result(identity), where=str(self.store.cell(identity)))
+            return Trial(text, kept.scores, kept.evaluations, kept.fault)
         try:
-            trial = self._measured(attack, progress)
+            trial = self._measured(text, attack, progress)
         except LeakgaugeError as fault:  # this setting cannot attack here, for instance since there is no density
-            trial = Trial(described(attack), fault=str(fault))
+            trial = Trial(text, fault=str(fault))
+        except Exception as fault:  # anybody's code may raise anything: the other trials go on, this one is not kept
+            return Trial(text, fault=f"{type(fault).__name__}: {fault}")
         cell = {"cell": identity, "kind": "trial", "params": self.params(attack), **trial.as_json()}
         self.store.commit(identity, cell, {})
         return trial
 
-    def _measured(self, attack: Attack, progress: Progress | None) -> Trial:
+    def _measured(self, text: str, attack: Attack, progress: Progress | None) -> Trial:
         study = self.study
         seed = seed_of(study.seed, 4)
         guess, _ = attacked(attack, self.task, self.observations, study.threat, seed=seed, progress=progress)
         by = scored(study, guess, self.private)[0][self.metric]
-        return Trial(described(attack), tuple(by), guess.evaluations)
+        return Trial(text, tuple(by), guess.evaluations)
 
 
-__all__ = ["Bench", "Trial"]
+__all__ = ["Bench", "Trial", "faults_of"]

@@ -11,15 +11,15 @@ from typing import Any
 
 from leakgauge.audit.run import claim
 from leakgauge.audit.store import Store, canonical, write
-from leakgauge.errors import DomainError, LeakgaugeError, SeveralFaultsError, nearest
-from leakgauge.expr import parse
+from leakgauge.errors import DomainError, LeakgaugeError, nearest, refuse
 from leakgauge.metrics import Interval, mean_interval
+from leakgauge.storage import json_files
 from leakgauge.storage.lock import locked
 from leakgauge.storage.private import prepare
 from leakgauge.study.study import Study
 from leakgauge.threads import one_thread
 from leakgauge.tune.presets import Preset
-from leakgauge.tune.searching import POINTS, Sampler, check, optuna, searched
+from leakgauge.tune.searching import POINTS, Sampler, optuna, problems, searched
 from leakgauge.tune.space import Space
 from leakgauge.tune.trials import Bench, Trial
 
@@ -83,26 +83,30 @@ def tune(
     """Search a space for the best settings against each defense of a study; the same call resumes.
 
     ``updates`` of reference records are attacked in every trial, never reported ones. Every trial is a cell in the
-    folder ``out``; ``tune.json`` there says what was found so far, ``manifest.json`` on which records. ``trials`` and
-    ``sampler`` (``tpe``, ``random``, or ``grid`` with ``points`` values of each range) do not matter to a preset.
+    folder ``out``; ``tune.json`` there says what was found, by defense and space, ``manifest.json`` on which records.
+    ``trials`` and ``sampler`` (``tpe``, ``random``, or ``grid`` with ``points`` values of each range) do not matter to
+    a preset.
     """
     optuna()  # one that is not installed is missed now
-    names = _named(study, defenses)
     first = space.first if isinstance(space, Preset) else space
+    wrong = [*_unknown(study, defenses or ())]
     if isinstance(space, Space):
-        check(space, sampler, trials, points)
+        wrong += problems(space, sampler, trials, points)
     if updates < 1:
-        raise DomainError(f"{updates} updates", where="records", remedy="give at least 1")
+        wrong.append(DomainError(f"{updates} updates", where="records", remedy="give at least 1"))
+    refuse(wrong)
+    names = list(defenses or study.defenses)
     with nullcontext(out) if out is not None else tempfile.TemporaryDirectory() as where:
         folder = Path(where)
         store = Store(folder)
         benches = {name: Bench(study, study.defenses[name], updates, store) for name in names}
         for bench in benches.values():
-            bench.check(first.corners())
+            bench.check(first)
         prepare(folder)
         with locked(folder), one_thread():
-            claim(store)
+            claim(store, "search")
             store.sweep()
+            found = _Found(folder / "tune.json", first.text)
             write(folder / "manifest.json", canonical(study.roles.manifest()).encode())
             searches = {name: _Search(name, bench, report) for name, bench in benches.items()}
             answers, faults = dict[str, Tuned](), list[LeakgaugeError]()
@@ -111,17 +115,44 @@ def tune(
                     answers[name] = one.run(space, sampler, trials, points)
                 except LeakgaugeError as fault:  # what was found against the others is not lost
                     faults.append(fault)
-                write(folder / "tune.json", canonical([each.as_json() for each in answers.values()]).encode())
-    if faults:
-        raise faults[0] if len(faults) == 1 else SeveralFaultsError(faults)
+                found.write(answers)
+    refuse(faults)
     return answers
 
 
-def _named(study: Study, defenses: Sequence[str] | None) -> list[str]:
-    for name in defenses or ():
-        if name not in study.defenses:
-            raise DomainError(f"there is no defense {name!r}", where="defense", remedy=nearest(name, study.defenses))
-    return list(defenses or study.defenses)
+def _unknown(study: Study, defenses: Sequence[str]) -> list[LeakgaugeError]:
+    return [
+        DomainError(f"there is no defense {name!r}", where="defense", remedy=nearest(name, study.defenses))
+        for name in defenses
+        if name not in study.defenses
+    ]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """``tune.json``: what was found against each defense in each space; other searches of the folder keep theirs."""
+
+    path: Path
+    space: str
+
+    def __post_init__(self) -> None:
+        self.write({})
+
+    def write(self, answers: Mapping[str, Tuned]) -> None:
+        others = [one for one in self._before() if (one.get("defense"), one.get("space")) not in self._keys(answers)]
+        mine = [{**one.as_json(), "space": self.space} for one in answers.values()]
+        write(self.path, canonical([*others, *mine]).encode())
+
+    def _keys(self, answers: Mapping[str, Tuned]) -> set[tuple[Any, Any]]:
+        return {(one.defense, self.space) for one in answers.values()}
+
+    def _before(self) -> list[dict[str, Any]]:
+        """What earlier searches wrote; nothing where somebody else did."""
+        try:
+            read = json_files.loads(json_files.content(self.path)) if self.path.is_file() else []
+        except (OSError, ValueError, RecursionError):
+            return []
+        return [one for one in read if isinstance(one, dict)] if isinstance(read, list) else []
 
 
 @dataclass
@@ -138,7 +169,7 @@ class _Search:
             if first is not None:
                 self._stage(space.then(first), "grid", space.trials, space.around, tried, space.trials)
         else:
-            plain = None if space.plain is None else self.bench.run(parse(space.plain, "attack", where="attack"))
+            plain = None if space.plain is None else self.bench.run(space.plain)
             self._stage(space, sampler, trials, points, tried, trials)
         tuned = Tuned(self.name, self.bench.metric, tuple(tried), plain)
         if not tuned.ranked:
@@ -157,7 +188,7 @@ class _Search:
 
         def measure(values: Mapping[str, Any]) -> float | None:
             nonlocal best
-            trial = self.bench.run(parse(space.at(values), "attack", where="space"))
+            trial = self.bench.run(space.at(values))
             tried.append(trial)
             if self.report is not None:
                 self.report(self.name, len(tried), total, trial)
