@@ -6,8 +6,8 @@ import json
 import re
 import shlex
 import sys
-from dataclasses import replace
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
