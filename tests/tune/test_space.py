@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leakgauge.errors import ExpressionError
+from leakgauge.errors import DomainError, ExpressionError
 from leakgauge.tune import Choice, Linear, Log, Space, Whole, bayes
 from leakgauge.tune.searching import problems
 
@@ -69,6 +69,12 @@ def test_a_grid_holds_every_combination_and_its_ends_are_examined() -> None:
         ("adaptive()", ["tv_weight = log(low=1, high=2)"], "names its arguments"),
         ("adaptive(tv_weight=1)", ["tv_weight = log(1, 2)"], "given twice"),
         ("1*tv()", ["weight = log(1, 2)"], "takes no arguments"),
+        ("adaptive", ["tv_weight = log(1, 2)"], "'adaptive' is not called"),
+        ("adaptive()", ["steps = whole(1, 1" + 30 * "0" + ")"], "reaches beyond"),
+        ("adaptive()", ["tv_weight = log(1, 1" + 400 * "0" + ")"], "is empty"),
+        ("adaptive()", "tv_weight = log(1, 2)", "a list of texts"),
+        ("adaptive()", [3], "a list of texts"),
+        (3, [], "no text"),
     ],
 )
 def test_what_is_no_space_is_refused_with_a_remedy(attack: str, dimensions: list[str], words: str) -> None:
@@ -81,13 +87,43 @@ def test_a_budget_that_tries_too_little_is_refused() -> None:
     space = Space.of("adaptive(tv_weight=log(0.001, 0.1))")
     assert not problems(space, "tpe", 2)
     for sampler, trials, words in (
-        ("tpe", 1, ["nothing to choose"]),
+        ("tpe", 1, ["trials must be an integer ≥ 2, got 1"]),
         ("grid", 4, ["grid has 5 points"]),
-        ("magic", 0, ["unknown sampler", "nothing to choose"]),
+        ("magic", 0, ["sampler must be one of tpe, random, grid", "trials must be an integer ≥ 2, got 0"]),
+        (None, "2", ["sampler must be one of", "trials must be an integer ≥ 2, got '2'"]),
     ):
-        told = problems(space, sampler, trials)
+        told = problems(space, sampler, trials)  # type: ignore[arg-type]
         assert len(told) == len(words)
         assert all(word in fault.what and fault.remedy for word, fault in zip(words, told, strict=True))
+
+
+@pytest.mark.parametrize("points", [0, 1, 2.5])
+def test_a_grid_of_less_than_two_points_is_refused(points: int) -> None:
+    (told,) = problems(Space.of("adaptive(tv_weight=log(0.001, 0.1))"), "grid", 4, points)
+    assert "points must be an integer ≥ 2" in told.what
+
+
+def test_the_size_of_a_grid_is_known_before_it_is_made() -> None:
+    text = "adaptive(tv_weight=log(0.001, 0.1), tv_density=linear(0, 1), latent=choice('joint', 'before'))"
+    for space in (Space.of(text), *(Space.of(f"adaptive(steps=whole(1, {high}))") for high in (2, 3, 10, 100))):
+        assert [space.size(points) for points in range(2, 13)] == [len(space.grid(points)) for points in range(2, 13)]
+    (told,) = problems(Space.of(text), "grid", 40, points=10**9)
+    assert "the grid has 2000000000000000000 points" in told.what
+
+
+def test_a_space_is_written_as_it_is_read() -> None:
+    text = "mine.attacks:A(a=log(1e-05, 0.1), b=linear(-1, 2.5), c=whole(1, 3), d=choice(l2(), cosine(), 'x'))"
+    assert Space.of(text).written == text
+    beside = Space.of("adaptive(steps=30)", ["tv_weight = log(1e-5, 1e-1)"])
+    assert Space.of(beside.written).ranges == beside.ranges
+
+
+def test_a_point_has_a_value_for_every_range_and_no_other() -> None:
+    space = Space.of("adaptive(tv_weight=log(0.001, 0.1))")
+    with pytest.raises(DomainError, match="no value for 'tv_weight'"):
+        space.at({})
+    with pytest.raises(DomainError, match="no range 'tv_wait'; did you mean 'tv_weight'"):
+        space.at({"tv_weight": 0.1, "tv_wait": 0.1})
 
 
 def test_the_preset_of_the_bayes_paper_lays_a_grid_around_the_best_weight() -> None:

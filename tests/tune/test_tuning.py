@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -196,20 +197,44 @@ def test_an_attack_that_chooses_inside_another_is_refused(tmp_path: Path) -> Non
 def test_everything_that_is_wrong_with_a_search_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(LeakgaugeError) as raised:
         tune(study(), SPACE, tmp_path, defenses=["nope"], sampler="magic", trials=0, updates=0)  # type: ignore[arg-type]
-    assert all(word in str(raised.value) for word in ("nope", "magic", "0 trials", "0 updates"))
+    assert all(
+        word in str(raised.value)
+        for word in ("nope", "magic", "trials must be an integer ≥ 2, got 0", "updates must be")
+    )
     with pytest.raises(LeakgaugeError) as raised:
         Space.of("adaptive()", ["tv_weight = log(0, 1)", "steps = choice(1)", "lr = linear(1, 1)"])
     assert all(word in str(raised.value) for word in ("log(0", "choice(1)", "linear(1"))
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"study": "leakgauge.toml"}, "study is a str"),
+        ({"space": "adaptive(steps=2)"}, "space is a str"),
+        ({"defenses": "mine"}, r"give a list of names: \['mine'\]"),
+        ({"trials": "4"}, "trials must be an integer"),
+        ({"trials": 2.5}, "trials must be an integer"),
+        ({"updates": True}, "updates must be an integer"),
+        ({"sampler": "grid", "points": 0}, "points must be an integer"),
+    ],
+)
+def test_an_argument_of_the_wrong_kind_is_refused_in_a_sentence(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(DomainError, match=words) as raised:
+        tune(**{"study": study(), "space": SPACE, "trials": 2, "updates": 1} | change)  # type: ignore[arg-type]
+    assert raised.value.remedy
+
+
 def test_searches_of_one_folder_keep_what_the_others_found(tmp_path: Path) -> None:
     both, how = study(noisy="gaussian(std=0.1)"), {"trials": 2, "updates": 1}
     other = Space.of("inverting_gradients(steps=2)", ["tv_weight = log(1e-4, 1)"])
-    for defense, space in (("mine", SPACE), ("noisy", SPACE), ("mine", other), ("mine", SPACE)):
+    further = Space.of("adaptive(steps=8)", ["tv_weight = log(1e-4, 1e-2)"])  # the same attack, another range
+    for defense, space in (("mine", SPACE), ("noisy", SPACE), ("mine", other), ("mine", further), ("mine", SPACE)):
         tune(both, space, tmp_path, defenses=[defense], **how)  # type: ignore[arg-type]
     found = json.loads((tmp_path / "tune.json").read_text())
     keys = [(one["defense"], one["space"]) for one in found]
-    assert sorted(keys) == sorted([("mine", SPACE.text), ("noisy", SPACE.text), ("mine", other.text)])
+    wanted = [("mine", one.written) for one in (SPACE, other, further)] + [("noisy", SPACE.written)]
+    assert sorted(keys) == sorted(wanted)
+    assert Space.of(keys[0][1]).ranges  # what is kept can be searched again
 
 
 def test_the_folder_of_an_audit_is_refused_and_left_as_it_is(tmp_path: Path) -> None:

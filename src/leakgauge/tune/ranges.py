@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from leakgauge.errors import ExpressionError
+from leakgauge.errors import ExpressionError, brief
 from leakgauge.expr import format_value
 
 DIGITS = 4
 """Significant digits of a value that is tried: more would say nothing, and settings are quoted."""
+LARGEST = 2**53
+"""Whole numbers beyond it are not told apart by the arithmetic that proposes them."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,10 @@ class Log:
         """So many values for a grid, both ends among them."""
         return [self.rounded(value) for value in np.geomspace(self.low, self.high, count).tolist()]
 
+    def count(self, points: int) -> int:
+        """How many values :meth:`points` gives."""
+        return points
+
     def rounded(self, value: Any) -> Any:
         """A value as it is written into an expression."""
         return _rounded(value, self.low, self.high)
@@ -53,6 +59,9 @@ class Linear:
 
     def points(self, count: int) -> list[Any]:
         return [self.rounded(value) for value in np.linspace(self.low, self.high, count).tolist()]
+
+    def count(self, points: int) -> int:
+        return points
 
     def rounded(self, value: Any) -> Any:
         return _rounded(value, self.low, self.high)
@@ -73,9 +82,16 @@ class Whole:
                 remedy="say whole(1, 8)",
             )
         _check_ends(self.low, self.high, "whole")
+        if max(-self.low, self.high) > LARGEST:
+            raise ExpressionError(
+                f"whole({self.low:g}, {self.high:g}) reaches beyond 2⁵³", where="space", remedy="give smaller numbers"
+            )
 
     def points(self, count: int) -> list[Any]:
         return sorted({round(value) for value in np.linspace(self.low, self.high, count).tolist()})
+
+    def count(self, points: int) -> int:
+        return min(points, self.high - self.low + 1)
 
     def rounded(self, value: Any) -> Any:
         return int(value)
@@ -98,6 +114,9 @@ class Choice:
     def points(self, count: int) -> list[Any]:
         return list(self.options)
 
+    def count(self, points: int) -> int:
+        return len(self.options)
+
     def rounded(self, value: Any) -> Any:
         return value
 
@@ -105,6 +124,14 @@ class Choice:
 Range = Log | Linear | Whole | Choice
 NUMERIC: dict[str, type[Log] | type[Linear] | type[Whole]] = {"log": Log, "linear": Linear, "whole": Whole}
 NAMES = (*NUMERIC, "choice")
+
+
+def written(within: Range) -> str:
+    """A range as it is written in an expression."""
+    if isinstance(within, Choice):
+        return f"choice({', '.join(within.options)})"
+    name = next(name for name, kind in NUMERIC.items() if isinstance(within, kind))
+    return f"{name}({format_value(within.low)}, {format_value(within.high)})"
 
 
 def text_of(within: Range, value: Any) -> str:
@@ -124,14 +151,22 @@ def range_of(name: str, arguments: Sequence[str], numbers: Sequence[Any]) -> Ran
 
 
 def _check_ends(low: float, high: float, name: str) -> None:
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if not (_is_finite(low) and _is_finite(high) and low < high):
+        ends = ", ".join(f"{end:g}" if _is_finite(end) else brief(str(end), 20) for end in (low, high))
         raise ExpressionError(
-            f"{name}({low:g}, {high:g}) is empty", where="space", remedy="give two finite numbers, the lower one first"
+            f"{name}({ends}) is empty", where="space", remedy="give two finite numbers, the lower one first"
         )
+
+
+def _is_finite(end: float) -> bool:
+    try:
+        return math.isfinite(end)
+    except OverflowError:  # an integer of more than 308 digits
+        return False
 
 
 def _rounded(value: float, low: float, high: float) -> float:
     return min(max(float(f"{value:.{DIGITS}g}"), low), high)
 
 
-__all__ = ["NAMES", "Choice", "Linear", "Log", "Range", "Whole", "range_of", "text_of"]
+__all__ = ["NAMES", "Choice", "Linear", "Log", "Range", "Whole", "range_of", "text_of", "written"]

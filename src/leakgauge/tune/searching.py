@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_args
 
-from leakgauge.errors import DomainError, LeakgaugeError, MissingExtraError, nearest
+from leakgauge import guards
+from leakgauge.errors import DomainError, LeakgaugeError, MissingExtraError
 from leakgauge.tune.ranges import Choice, Linear, Log, Range
 from leakgauge.tune.space import Space
 
 Sampler = Literal["tpe", "random", "grid"]
 FEWEST = 2
 """Trials of a search: of one there is nothing to choose."""
+WHERE = "tune"
 POINTS = 5
 """Values of each range in a grid."""
 
 
 def problems(space: Space, sampler: str, trials: int, points: int = POINTS) -> list[LeakgaugeError]:
     """Why a search cannot run, known before anything does."""
-    wrong: list[LeakgaugeError] = []
-    if sampler not in (known := get_args(Sampler)):
-        wrong.append(DomainError(f"unknown sampler {sampler!r}", where="sampler", remedy=nearest(sampler, known)))
-    if trials < FEWEST:
-        what = f"{trials} trials: of fewer than {FEWEST} there is nothing to choose"
-        wrong.append(DomainError(what, where="trials", remedy=f"give at least {FEWEST}"))
-    elif sampler == "grid" and (size := len(space.grid(points))) > trials:
+    wrong = [
+        *_faults(lambda: guards.choice(sampler, "sampler", WHERE, get_args(Sampler))),
+        *_faults(lambda: guards.count(trials, "trials", WHERE, least=FEWEST)),
+        *_faults(lambda: guards.count(points, "points", WHERE, least=2)),
+    ]
+    if not wrong and sampler == "grid" and (size := space.size(points)) > trials:
         wrong.append(
             DomainError(
                 f"the grid has {size} points ({points} values of each range), {trials} trials try only some of them",
@@ -33,6 +34,19 @@ def problems(space: Space, sampler: str, trials: int, points: int = POINTS) -> l
             )
         )
     return wrong
+
+
+def miscounted(value: object, name: str) -> list[LeakgaugeError]:
+    """Why a number is no count of at least 1; nothing where it is one."""
+    return _faults(lambda: guards.count(value, name, WHERE))  # type: ignore[arg-type]
+
+
+def _faults(check: Callable[[], object]) -> list[LeakgaugeError]:
+    try:
+        check()
+    except DomainError as fault:
+        return [fault]
+    return []
 
 
 def searched(
@@ -91,4 +105,4 @@ def _distribution(package: Any, within: Range) -> Any:
     return kinds.IntDistribution(within.low, within.high)
 
 
-__all__ = ["FEWEST", "POINTS", "Sampler", "optuna", "problems", "searched"]
+__all__ = ["FEWEST", "POINTS", "Sampler", "miscounted", "optuna", "problems", "searched"]

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from math import prod
 from typing import Any
 
-from leakgauge.errors import ExpressionError, LeakgaugeError, nearest, refuse
+from leakgauge.errors import DomainError, ExpressionError, LeakgaugeError, nearest, refuse
 from leakgauge.expr import PATH
 from leakgauge.expr.paths import hidden
-from leakgauge.tune.ranges import NAMES, Range, range_of, text_of
+from leakgauge.tune.ranges import NAMES, Range, range_of, text_of, written
 
 WHERE = "space"
 _PLACE = "_range_"
@@ -36,8 +37,14 @@ class Space:
     @classmethod
     def of(cls, attack: str, dimensions: Sequence[str] = ()) -> Space:
         """The space of an attack with ranges inside, or with arguments (``tv_weight = log(1e-5, 1e-1)``) beside it."""
-        if not isinstance(attack, str) or not attack.strip():
+        if not isinstance(attack, str):
+            what = f"the attack is a {type(attack).__name__}, and no text"
+            raise ExpressionError(what, where="attack", remedy='say "adaptive(steps=300)"')
+        if not attack.strip():
             raise ExpressionError("there is no attack to tune", where="attack", remedy='say "adaptive(steps=300)"')
+        if isinstance(dimensions, str) or not all(isinstance(one, str) for one in dimensions):
+            what = f"ranges beside an attack are a list of texts, got {dimensions!r}"
+            raise ExpressionError(what, where=WHERE, remedy='say ["tv_weight = log(1e-5, 1e-1)"]')
         text, own = hidden(attack.strip())
         tree = _parsed(text, attack)
         inside = any(isinstance(node, ast.Call) and _name(node) in NAMES for node in ast.walk(tree))
@@ -62,8 +69,25 @@ class Space:
 
     def at(self, values: Mapping[str, Any]) -> str:
         """The expression of the attack at one point of the space."""
-        texts = [text_of(within, within.rounded(values[name])) for name, within in self.ranges.items()]
-        return re.sub(rf"{_PLACE}(\d+)", lambda match: texts[int(match[1])], self.text)
+        if unknown := [name for name in values if name not in self.ranges]:
+            what, remedy = f"there is no range {unknown[0]!r}", nearest(unknown[0], self.ranges)
+            raise DomainError(what, where=WHERE, remedy=remedy)
+        if missing := [name for name in self.ranges if name not in values]:
+            raise DomainError(f"there is no value for {missing[0]!r}", where=WHERE, remedy="give one for every range")
+        return self._filled(text_of(within, within.rounded(values[name])) for name, within in self.ranges.items())
+
+    @property
+    def written(self) -> str:
+        """The expression with its ranges, as :meth:`of` reads it."""
+        return self._filled(map(written, self.ranges.values()))
+
+    def _filled(self, texts: Iterable[str]) -> str:
+        listed = list(texts)
+        return re.sub(rf"{_PLACE}(\d+)", lambda match: listed[int(match[1])], self.text)
+
+    def size(self, points: int) -> int:
+        """How many points :meth:`grid` has, without making them."""
+        return prod(within.count(points) for within in self.ranges.values())
 
     def grid(self, points: int) -> list[dict[str, Any]]:
         """Every combination of ``points`` values of each range; of a choice all options."""
@@ -102,6 +126,8 @@ def _add(tree: ast.expr, dimension: str, attack: str) -> None:
         raise ExpressionError(
             f"{_name(value)!r} in {dimension!r} is no range", where=WHERE, remedy=nearest(_name(value), NAMES)
         )
+    if isinstance(tree, ast.Name):
+        raise ExpressionError(f"{attack!r} is not called", where=WHERE, remedy=f"write {attack}() with its parentheses")
     if not isinstance(tree, ast.Call):
         raise ExpressionError(
             f"{attack!r} takes no arguments", where=WHERE, remedy="write the range inside the expression"

@@ -19,7 +19,7 @@ from leakgauge.storage.private import prepare
 from leakgauge.study.study import Study
 from leakgauge.threads import one_thread
 from leakgauge.tune.presets import Preset
-from leakgauge.tune.searching import POINTS, Sampler, optuna, problems, searched
+from leakgauge.tune.searching import POINTS, WHERE, Sampler, miscounted, optuna, problems, searched
 from leakgauge.tune.space import Space
 from leakgauge.tune.trials import Bench, Trial
 
@@ -88,12 +88,11 @@ def tune(
     a preset.
     """
     optuna()  # one that is not installed is missed now
+    refuse(_misfits(study, space))
     first = space.first if isinstance(space, Preset) else space
-    wrong = [*_unknown(study, defenses or ())]
+    wrong = [*_unknown(study, defenses or ()), *miscounted(updates, "updates")]
     if isinstance(space, Space):
         wrong += problems(space, sampler, trials, points)
-    if updates < 1:
-        wrong.append(DomainError(f"{updates} updates", where="records", remedy="give at least 1"))
     refuse(wrong)
     names = list(defenses or study.defenses)
     with nullcontext(out) if out is not None else tempfile.TemporaryDirectory() as where:
@@ -106,7 +105,7 @@ def tune(
         with locked(folder), one_thread():
             claim(store, "search")
             store.sweep()
-            found = _Found(folder / "tune.json", first.text)
+            found = _Found(folder / "tune.json", first.written)
             write(folder / "manifest.json", canonical(study.roles.manifest()).encode())
             searches = {name: _Search(name, bench, report) for name, bench in benches.items()}
             answers, faults = dict[str, Tuned](), list[LeakgaugeError]()
@@ -120,7 +119,22 @@ def tune(
     return answers
 
 
+def _misfits(study: object, space: object) -> list[LeakgaugeError]:
+    """Arguments of the wrong kind, which nothing else can be asked of."""
+    wrong: list[LeakgaugeError] = []
+    if not isinstance(study, Study):
+        remedy = 'give a leakgauge.Study, such as leakgauge.Study.load("spec.toml")'
+        wrong.append(DomainError(f"study is a {type(study).__name__}", where=WHERE, remedy=remedy))
+    if not isinstance(space, Space | Preset):
+        remedy = 'say Space.of("adaptive(steps=300)", ["tv_weight = log(1e-5, 1e-1)"]), or give a preset'
+        wrong.append(DomainError(f"space is a {type(space).__name__}", where=WHERE, remedy=remedy))
+    return wrong
+
+
 def _unknown(study: Study, defenses: Sequence[str]) -> list[LeakgaugeError]:
+    if isinstance(defenses, str):
+        what = f"defenses is a text, {defenses!r}"
+        return [DomainError(what, where=WHERE, remedy=f"give a list of names: [{defenses!r}]")]
     return [
         DomainError(f"there is no defense {name!r}", where="defense", remedy=nearest(name, study.defenses))
         for name in defenses
