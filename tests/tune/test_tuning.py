@@ -15,7 +15,7 @@ from torch import nn
 from leakgauge.errors import DataError, DomainError, LeakgaugeError
 from leakgauge.expr import parse
 from leakgauge.study import Study
-from leakgauge.tune import Preset, Space, Trial, bayes, tune
+from leakgauge.tune import Preset, Space, Trial, Tuned, bayes, tune
 from leakgauge.types import Domain, Records
 
 pytest.importorskip("optuna", reason="needs leakgauge[tune]")
@@ -222,6 +222,20 @@ def test_an_argument_of_the_wrong_kind_is_refused_in_a_sentence(change: dict[str
     with pytest.raises(DomainError, match=words) as raised:
         tune(**{"study": study(), "space": SPACE, "trials": 2, "updates": 1} | change)  # type: ignore[arg-type]
     assert raised.value.remedy
+
+
+def test_a_search_that_gains_nothing_says_so_and_recommends_what_there_was() -> None:
+    plain, lower, same = (Trial(text, scores) for text, scores in (("a", (0.5,)), ("b", (0.4,)), ("c", (0.5,))))
+    worse = Tuned("mine", "ssim", (lower, Trial("d", (0.3,))), plain)
+    assert worse.recommended == plain
+    assert worse.sentence().endswith("; none did better than the attack without the search")
+    idle = Tuned("mine", "ssim", (same, Trial("d", (0.5,))), plain)
+    assert idle.recommended == plain
+    assert "changes nothing against this defense" in idle.sentence()
+    gain = Tuned("mine", "ssim", (same, lower), lower)
+    assert gain.recommended == gain.best == same
+    assert gain.sentence().endswith("the best of 2 settings")
+    assert Tuned("mine", "ssim", (same,)).sentence().endswith("the only setting that worked")
 
 
 def test_searches_of_one_folder_keep_what_the_others_found(tmp_path: Path) -> None:

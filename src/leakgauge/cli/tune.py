@@ -143,8 +143,8 @@ def _show(answers: dict[str, Tuned]) -> None:
     table(("defense", "score", "setting"), rows)
     for one in answers.values():
         failed = sum(trial.score is None for trial in one.trials)
-        echo(one.sentence() + (f"; {failed} trials failed" if failed else ""))
-        echo(f"  tuned = {_quoted(one.best.attack)}")
+        echo(one.sentence() + (f"; {failed} trial{'s' * (failed != 1)} failed" if failed else ""))
+        echo(f"  tuned = {_quoted(one.recommended.attack)}")
 
 
 def _quoted(text: str) -> str:

@@ -47,16 +47,31 @@ class Tuned:
         return self.ranked[0]
 
     @property
+    def recommended(self) -> Trial:
+        """The best, unless the attack without the search did as well."""
+        plain = self.plain
+        better = plain is None or plain.score is None or (self.best.score or 0.0) > plain.score
+        return self.best if better or plain is None else plain
+
+    @property
     def interval(self) -> Interval:
         """Of the best: the score of a winner is too high on the records that chose it, and an audit says what it is."""
         return mean_interval(self.best.scores)
 
     def sentence(self) -> str:
         before = "" if self.plain is None or self.plain.score is None else f", {self.plain.score:.4g} before"
+        count = len(self.ranked)
+        of = f"the best of {count} settings" if count > 1 else "the only setting that worked"
         return (
             f"{self.defense}: {self.metric} {self.best.score:.4g}{before}, on {len(self.best.scores)} records that are "
-            f"not reported; the best of {len(self.ranked)} settings"
+            f"not reported; {of}{self._no_gain()}"
         )
+
+    def _no_gain(self) -> str:
+        """That a search was for nothing, where it was."""
+        if len(self.ranked) > 1 and len({trial.scores for trial in self.ranked}) == 1:
+            return "; all of them scored the same: what was searched changes nothing against this defense"
+        return "" if self.recommended is self.best else "; none did better than the attack without the search"
 
     def as_json(self) -> dict[str, Any]:
         return {
