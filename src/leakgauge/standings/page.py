@@ -16,8 +16,9 @@ _HEAD = """\
 Written by `leakgauge standings`{size}. Each row is one client under one defense against one attack: the mean SSIM of
 {updates} updates' records with its 95 % interval (higher is worse for the client), the mean PSNR, how many records are
 recognisable (SSIM of at least 0.5), and the command that measures it again. Clients, defenses, seeds and budgets
-are fixed by the version: rows of one version can be compared, yours among them. Plain attacks have {evaluations}
-evaluations per update; `standard()`, version {standard}, also chooses its settings, on records that are not reported.
+are fixed by the version: rows of one version can be compared, yours among them. Plain attacks take {evaluations}
+steps per update; some add a second stage, and spend up to twice as many evaluations (`standings.json` has the number of
+every row). `standard()`, version {standard}, also chooses its settings, on records that are not reported.
 A low score says what these attacks reach and proves nothing, and what a defense costs in accuracy is not in it.
 """
 NO_UPDATE = "a guess without any update"
