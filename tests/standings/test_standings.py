@@ -152,6 +152,23 @@ class Broken:
     assert row["attack"] == "analytic()"
 
 
+def test_a_defense_that_breaks_is_no_result(own_defense: str, tmp_path: Path) -> None:
+    (tmp_path / "halving.py").write_text(OWN.replace("return Release", "raise KeyError('layer'); return Release"))
+    command = ["standings", "--quick", "--defense", own_defense, "--attack", "analytic()", "--own-code"]
+    ran = CliRunner().invoke(app, command)
+    assert ran.exit_code == 1, ran.output
+    assert "failed (halving:Halve(): its release raises KeyError: 'layer'" in ran.output.replace("\n", " ")
+    assert gathered(tmp_path / "standings-quick", QUICK, own_code=True) == []
+
+
+def test_a_defense_that_says_why_it_does_not_apply_is_a_result(own_defense: str, tmp_path: Path) -> None:
+    refusing = 'raise LeakgaugeError("it needs\\na layer"); return Release'
+    text = f"from leakgauge.errors import LeakgaugeError\n{OWN.replace('return Release', refusing)}"
+    (tmp_path / "halving.py").write_text(text)
+    score = measured(quick(own_defense, "analytic()"), Store(tmp_path / "out"))
+    assert (score.failed, "it needs" in (score.fault or "")) == (False, True)
+
+
 @pytest.mark.parametrize("attack", ["standard(work='quick')", 'standard(work="quick")', "mine:A(text='$HOME `x` \"')"])
 def test_a_shell_reads_the_command_of_a_row_as_it_is_meant(attack: str) -> None:
     words = shlex.split(quick(attack=attack).command)

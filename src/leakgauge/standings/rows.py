@@ -29,6 +29,7 @@ from leakgauge.expr import PATH, described, load, parse
 from leakgauge.metrics import Interval, mean_interval
 from leakgauge.standings.set_ups import TRAINED, VERSION, Client, Size
 from leakgauge.study.attack_texts import attack_of, nested_chooser
+from leakgauge.study.own_code import fingerprint, has_own_code
 from leakgauge.study.sections import Attacks
 from leakgauge.study.study import Study
 from leakgauge.task import Task
@@ -157,7 +158,7 @@ def measured(row: Row, store: Store) -> Score:
     begun = time.process_time()
     try:
         score = _measured(row, store, begun)
-    except NoAnswerError as fault:  # it broke a contract, as one that raises does
+    except (NoAnswerError, _BrokenDefenseError) as fault:  # it broke a contract, as an attack that raises does
         return Score(row, fault=str(fault), failed=True)
     except LeakgaugeError as fault:  # an attack that does not apply here: that is a result, too
         score = Score(row, fault=str(fault))
@@ -218,8 +219,10 @@ def _study(row: Row, store: Store) -> Study:
     client, (defense, attack) = row.client, row.read()
     dataset = _dataset(client.data)
     absent: dict[str, tuple[Attacks, ...]] = {"any": ("generic",), "none": ("adaptive",)}
+    model = network(client, store)
+    _try(defense, Task(model, dataset.domain, client.recipe))
     return Study(
-        network(client, store),
+        model,
         dataset,
         defenses={"row": defense},
         adversaries={"row": attack},
@@ -228,6 +231,21 @@ def _study(row: Row, store: Store) -> Study:
         leave_out=absent.get(models_defense(attack), ("generic", "adaptive")),
         verdict={"significance": 0.5},  # nothing is judged here, only scored
     )
+
+
+class _BrokenDefenseError(LeakgaugeError):
+    """A defense of somebody's own whose code raises an error that says nothing about clients."""
+
+
+def _try(defense: Protection, task: Task) -> None:
+    """Let a defense of somebody's own release two updates: to a study, an error of its code is a fault of the spec."""
+    if not has_own_code(defense):
+        return
+    try:
+        fingerprint(task.protect(defense))
+    except LeakgaugeError as fault:
+        if fault.__cause__ is not None and not isinstance(fault.__cause__, LeakgaugeError):
+            raise _BrokenDefenseError(fault.what, where=fault.where, remedy=fault.remedy) from fault
 
 
 @lru_cache(maxsize=4)
