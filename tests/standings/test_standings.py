@@ -110,9 +110,14 @@ def test_a_defense_of_another_package_gets_its_row_by_one_command(own_defense: s
     assert row["command"].endswith("--quick --own-code")
     again = CliRunner().invoke(app, [*command[:2], "--defense", "identity()", *command[4:]])  # without --own-code
     assert again.exit_code == 0, again.output
-    assert own_defense not in (tmp_path / "standings-quick" / "standings.md").read_text()
+    text = (tmp_path / "standings-quick" / "standings.md").read_text()
+    assert own_defense not in text
+    assert "Left out: rows that name somebody's own code (1)" in text
+    assert "--own-code adds them" in again.output
+    other = CliRunner().invoke(app, ["standings", "--quick", "--attack", "analytic()", "--own-code"])
+    assert f"this imports your code: {own_defense[:-2]}" in other.output  # a row of the folder names it
     beside = gathered("standings-quick", QUICK, own_code=True)
-    assert [score.row.defense for score in beside] == ["identity()", own_defense]
+    assert {score.row.defense for score in beside} >= {"identity()", own_defense}
     text = page(beside)
     assert all(score.row.command.replace("|", "&#124;") in text for score in beside)
 

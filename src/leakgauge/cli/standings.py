@@ -48,7 +48,7 @@ def standings(
     """
     from leakgauge.standings import Row, beside, clients, gathered, page, planned, run
     from leakgauge.standings.page import summary
-    from leakgauge.standings.running import available
+    from leakgauge.standings.running import available, own_objects
     from leakgauge.standings.set_ups import SIZES
 
     announce(*(defense or ()), *(attack or ()), allowed=own_code)
@@ -75,6 +75,12 @@ def standings(
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     _show(scores)
     notes = [f"Left out: {sentence}." for sentence in missing.values()]
+    named = own_objects(folder, size)
+    if own_code:
+        announce(*sorted({path for one in named for path in one} - {path for row in rows for path in row.own}))
+    elif named:
+        echo(f"left out: rows that name your own code ({len(named)}); --own-code adds them to the page", err=True)
+        notes.append(f"Left out: rows that name somebody's own code ({len(named)}), which was not imported.")
     if every := gathered(folder, size, own_code=own_code):
         (folder / "standings.md").write_text(page(beside(every, size), notes), encoding="utf-8")
         (folder / "standings.json").write_text(summary(every), encoding="utf-8")

@@ -44,10 +44,19 @@ def gathered(out: Path | str, size: Size, *, own_code: bool = False) -> list[Sco
 
     Rows that name somebody's own code are read, which imports it, only if ``own_code`` says so.
     """
+    return in_order(scores_of(_kept(out), size, folder=Path(out) / "cells", own_code=own_code), size)
+
+
+def own_objects(out: Path | str, size: Size) -> list[list[str]]:
+    """For every row of a size in the folder that names somebody's own code: which. Nothing of it is imported."""
+    rows = [row for _, raw in _kept(out) if (row := _row(raw, size)) is not None]
+    return [row.own for row in rows if row.own]
+
+
+def _kept(out: Path | str) -> list[tuple[str, dict[str, Any]]]:
     store = Store(Path(out))
     cells = ((path.stem, store.result(path.stem)) for path in sorted((store.folder / "cells").glob("*.json")))
-    rows = [(identity, raw) for identity, raw in cells if raw.get("kind") == "row"]
-    return in_order(scores_of(rows, size, folder=store.folder / "cells", own_code=own_code), size)
+    return [(identity, raw) for identity, raw in cells if raw.get("kind") == "row"]
 
 
 def in_order(scores: Sequence[Score], size: Size) -> list[Score]:
@@ -60,17 +69,21 @@ def scores_of(
     rows: Sequence[tuple[str, dict[str, Any]]], size: Size, *, folder: Path, own_code: bool = False
 ) -> list[Score]:
     """The scores of kept rows of a size, each with its identity, that are still what they were measured as."""
-    by_name = {client.name: client for client in CLIENTS}  # a row of another version may name another client
     scores = []
     for identity, raw in rows:
-        match raw:
-            case {"size": size.name, "client": str(client), "defense": str(defense), "attack": str(attack)}:
-                if client not in by_name:
-                    continue
-                row = Row(by_name[client], size, defense, attack)
-                if (own_code or not row.own) and _current(row, identity):
-                    scores.append(Score.of_json(row, raw, where=str(folder / f"{identity}.json")))
+        row = _row(raw, size)
+        if row is not None and (own_code or not row.own) and _current(row, identity):
+            scores.append(Score.of_json(row, raw, where=str(folder / f"{identity}.json")))
     return scores
+
+
+def _row(raw: dict[str, Any], size: Size) -> Row | None:
+    """The row that a cell is about; None for one of another size, or of a client that another version has."""
+    by_name = {client.name: client for client in CLIENTS}
+    match raw:
+        case {"size": size.name, "client": str(client), "defense": str(defense), "attack": str(attack)}:
+            return Row(by_name[client], size, defense, attack) if client in by_name else None
+    return None
 
 
 def _current(row: Row, identity: str) -> bool:
@@ -126,4 +139,4 @@ def _begin(path: list[str]) -> None:
     sys.path[:] = path
 
 
-__all__ = ["available", "gathered", "in_order", "run", "scores_of"]
+__all__ = ["available", "gathered", "in_order", "own_objects", "run", "scores_of"]
