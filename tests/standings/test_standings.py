@@ -216,12 +216,31 @@ def test_a_row_of_a_client_that_is_gone_is_left_out(tmp_path: Path) -> None:
 
 
 def test_unknown_clients_and_parts_are_refused_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(DomainError, match="no client 'lenett'"):
-        clients(FULL, ["lenett"])
+    with pytest.raises(DomainError, match=r"no client 'lenett'.*and.*no client 'cnnn'"):
+        clients(FULL, ["lenett", "cnnn", "lenett"])
     ran = CliRunner().invoke(app, ["standings", "--quick", "--defense", "sing()", "--out", str(tmp_path / "x")])
     assert ran.exit_code == 2
     assert "sign" in ran.output
     assert not (tmp_path / "x").exists()
+
+
+def test_everything_that_is_wrong_with_rows_is_said_at_once() -> None:
+    command = ["standings", "--quick", "--defense", "sing()", "--attack", "adaptive(step=3)", "--attack", "analitic()"]
+    ran = CliRunner().invoke(app, command)
+    assert ran.exit_code == 2
+    for word in ("'sing'", "'step'", "'analitic'"):
+        assert ran.output.count(f"{word} in ") == 1, ran.output
+
+
+def test_a_row_that_is_asked_for_twice_is_measured_once() -> None:
+    twice = planned(QUICK, clients(QUICK, ["mlp", "mlp"]), ["sign()", "sign()"], ["analytic()", "analytic()"])
+    assert [(client.name, *others) for client, *others in twice] == [("mlp", "sign()", "analytic()")]
+
+
+def test_rows_need_at_least_one_worker(tmp_path: Path) -> None:
+    with pytest.raises(DomainError, match="workers must be an integer ≥ 1, got 0"):
+        run([quick()], tmp_path / "out", workers=0)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import typer
 from leakgauge.cli.own_code import Allowed, announce
 from leakgauge.cli.tables import table
 from leakgauge.cli.terminal import echo
-from leakgauge.errors import DataError, ExitCode
+from leakgauge.errors import DataError, ExitCode, refuse
 
 if TYPE_CHECKING:
     from leakgauge.standings import Score
@@ -48,6 +48,7 @@ def standings(
     """
     from leakgauge.standings import Row, beside, clients, gathered, page, planned, run
     from leakgauge.standings.page import summary
+    from leakgauge.standings.rows import faults_of
     from leakgauge.standings.running import available, own_objects
     from leakgauge.standings.set_ups import SIZES
 
@@ -56,8 +57,7 @@ def standings(
     rows = [
         Row(one, size, d, a) for one, d, a in planned(size, clients(size, client or ()), defense or (), attack or ())
     ]
-    for row in {(row.defense, row.attack): row for row in rows}.values():
-        row.read()  # what is no defense or no attack shows now
+    refuse(faults_of(rows))  # what is no defense or no attack shows now
     if listed:
         for row in rows:
             echo(row.command)
@@ -92,7 +92,7 @@ def standings(
 
 def _tell(done: int, total: int, score: Score) -> None:
     failed = "failed" if score.failed else "does not apply"
-    what = f"{failed} ({score.fault})" if score.fault else f"SSIM {score.interval.mean:.3f}"
+    what = f"{failed} ({' '.join(score.fault.split())})" if score.fault else f"SSIM {score.interval.mean:.3f}"
     row = score.row
     echo(f"{done}/{total} {row.client.name}, {row.defense}, {row.attack}: {what}", err=True)
 
@@ -104,4 +104,5 @@ def _show(scores: list[Score]) -> None:
             mean, row = score.interval, score.row
             between = f"[{mean.low:.3f}, {mean.high:.3f}]"
             rows.append((row.client.name, row.defense, row.attack, f"{mean.mean:.3f}", between))
-    table(("client", "defense", "attack", "SSIM", "95 %"), rows)
+    if rows:
+        table(("client", "defense", "attack", "SSIM", "95 %"), rows)

@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -70,11 +70,7 @@ class Row:
 
     def read(self) -> tuple[Protection, Attack]:
         """Defense and attack as values. Imports the user's code that they name."""
-        attack = attack_of(self.attack, "--attack")
-        if inner := nested_chooser(attack):
-            what = f"{described(inner)} stands inside another attack, where it would choose nothing"
-            raise DomainError(what, where="--attack", remedy="enter it by itself")
-        return protection(parse(self.defense, "defense", where="--defense")), attack
+        return _defense(self.defense), _attack(self.attack)
 
     @property
     def versions(self) -> list[str]:
@@ -95,6 +91,32 @@ class Row:
             "source": [_source(path) for path in self.own],
         }
         return hashlib.sha256(canonical(whole).encode()).hexdigest()[:24]
+
+
+def _defense(text: str) -> Protection:
+    return protection(parse(text, "defense", where="--defense"))
+
+
+def _attack(text: str) -> Attack:
+    attack = attack_of(text, "--attack")
+    if inner := nested_chooser(attack):
+        what = f"{described(inner)} stands inside another attack, where it would choose nothing"
+        raise DomainError(what, where="--attack", remedy="enter it by itself")
+    return attack
+
+
+def faults_of(rows: Iterable[Row]) -> list[LeakgaugeError]:
+    """Why the defenses and attacks of rows cannot be read, each text once. Imports the user's code that they name."""
+    readers: dict[tuple[str, Callable[[str], object]], None] = {}
+    for row in rows:
+        readers |= {(row.defense, _defense): None, (row.attack, _attack): None}
+    faults: list[LeakgaugeError] = []
+    for text, read in readers:
+        try:
+            read(text)
+        except LeakgaugeError as fault:
+            faults += getattr(fault, "problems", (fault,))
+    return faults
 
 
 @dataclass(frozen=True)
@@ -286,4 +308,4 @@ def _source(path: str) -> str:
     return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else described(target)
 
 
-__all__ = ["Row", "Score", "kept", "measured", "network"]
+__all__ = ["Row", "Score", "faults_of", "kept", "measured", "network"]

@@ -9,7 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
-from leakgauge import data
+from leakgauge import data, guards
 from leakgauge.audit.run import claim
 from leakgauge.audit.store import Store
 from leakgauge.errors import LeakgaugeError, MissingDataError
@@ -29,6 +29,7 @@ def run(rows: Sequence[Row], out: Path | str, *, workers: int = 1, report: Repor
 
     Rows of a folder belong to one environment; the same call resumes.
     """
+    guards.count(workers, "workers", "standings")
     folder = Path(out)
     prepare(folder)
     store = Store(folder)

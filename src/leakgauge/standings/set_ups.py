@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from leakgauge.client import Recipe
-from leakgauge.errors import DomainError, nearest
+from leakgauge.errors import DomainError, nearest, refuse
 
 VERSION = 1
 """Raise it with every change of this module that changes a score: rows of two versions cannot be compared."""
@@ -126,16 +126,20 @@ SIZES = {
 def clients(size: Size, names: Sequence[str] = ()) -> list[Client]:
     """The clients of a size, or those of these names."""
     by_name = {client.name: client for client in CLIENTS}
-    for name in names:
-        if name not in by_name:
-            raise DomainError(f"there is no client {name!r}", where="--client", remedy=nearest(name, by_name))
+    unknown = dict.fromkeys(name for name in names if name not in by_name)
+    refuse(
+        [
+            DomainError(f"there is no client {name!r}", where="--client", remedy=nearest(name, by_name))
+            for name in unknown
+        ]
+    )
     return [by_name[name] for name in names or size.clients]
 
 
 def planned(
     size: Size, some: Sequence[Client], defenses: Sequence[str] = (), attacks: Sequence[str] = ()
 ) -> list[tuple[Client, str, str]]:
-    """The rows to measure, as client, defense, attack: all of a size, or of given defenses, or of given attacks.
+    """The rows to measure, each once, as client, defense, attack: all of a size, or of given defenses or attacks.
 
     A given defense meets the attacks of every defense, a given attack the defenses of every client.
     """
@@ -146,7 +150,7 @@ def planned(
             special = [one for one, made_for in size.special.items() if defense in made_for]
             for attack in attacks or (*size.attacks, *special):
                 listed.append((client, defense, attack))
-    return listed
+    return list(dict.fromkeys(listed))
 
 
 __all__ = ["CLIENTS", "SIZES", "TRAINED", "VERSION", "Client", "Size", "clients", "planned"]
