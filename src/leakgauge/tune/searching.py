@@ -59,15 +59,17 @@ def searched(
 ) -> Iterator[float | None]:
     """Ask for a point, measure it, tell its score (None: it failed), ``trials`` times; higher scores are better.
 
+    A space with no more points than trials is measured in full, each point once.
+
     The same seed and the same scores give the same points, so that a search that was interrupted asks again for what
     it has measured already.
     """
     package = optuna()
     study = package.create_study(direction="maximize", sampler=_sampler(package, sampler, seed))
-    grid = space.grid(points)[:trials] if sampler == "grid" else []
-    for point in grid:
+    known = listed(space, sampler, trials, points)
+    for point in known:
         study.enqueue_trial(point)
-    for _ in range(len(grid) or trials):
+    for _ in range(len(known) or trials):
         trial = study.ask({name: _distribution(package, within) for name, within in space.ranges.items()})
         score = measure(trial.params)
         if score is None:
@@ -75,6 +77,13 @@ def searched(
         else:
             study.tell(trial, score)
         yield score
+
+
+def listed(space: Space, sampler: str, trials: int, points: int = POINTS) -> list[dict[str, Any]]:
+    """The points of a grid, or of a whole space that has no more of them than trials; else none is known beforehand."""
+    if sampler == "grid":
+        return space.grid(points)[:trials]
+    return space.grid(trials) if space.size(trials + 1) <= trials else []
 
 
 def optuna() -> Any:
@@ -105,4 +114,4 @@ def _distribution(package: Any, within: Range) -> Any:
     return kinds.IntDistribution(within.low, within.high)
 
 
-__all__ = ["FEWEST", "POINTS", "Sampler", "miscounted", "optuna", "problems", "searched"]
+__all__ = ["FEWEST", "POINTS", "Sampler", "listed", "miscounted", "optuna", "problems", "searched"]

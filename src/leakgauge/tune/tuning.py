@@ -19,7 +19,7 @@ from leakgauge.storage.private import prepare
 from leakgauge.study.study import Study
 from leakgauge.threads import one_thread
 from leakgauge.tune.presets import Preset
-from leakgauge.tune.searching import POINTS, WHERE, Sampler, miscounted, optuna, problems, searched
+from leakgauge.tune.searching import POINTS, WHERE, Sampler, listed, miscounted, optuna, problems, searched
 from leakgauge.tune.space import Space
 from leakgauge.tune.trials import Bench, Trial
 
@@ -61,7 +61,7 @@ class Tuned:
     def sentence(self) -> str:
         before = "" if self.plain is None or self.plain.score is None else f", {self.plain.score:.4g} before"
         count = len(self.ranked)
-        of = f"the best of {count} settings" if count > 1 else "the only setting that worked"
+        of = f"the best of {count} settings" if count > 1 else "of one setting"
         return (
             f"{self.defense}: {self.metric} {self.best.score:.4g}{before}, on {len(self.best.scores)} records that are "
             f"not reported; {of}{self._no_gain()}"
@@ -69,8 +69,9 @@ class Tuned:
 
     def _no_gain(self) -> str:
         """That a search was for nothing, where it was."""
-        if len(self.ranked) > 1 and len({trial.scores for trial in self.ranked}) == 1:
-            return "; all of them scored the same: what was searched changes nothing against this defense"
+        alike = {trial.scores for trial in (*self.ranked, self.plain) if trial is not None and trial.score is not None}
+        if len(self.ranked) > 1 and len(alike) == 1:
+            return "; all of them scored the same: what was searched seems to change nothing against this defense"
         return "" if self.recommended is self.best else "; none did better than the attack without the search"
 
     def as_json(self) -> dict[str, Any]:
@@ -199,7 +200,7 @@ class _Search:
                 self._stage(space.then(first), "grid", space.trials, space.around, tried, space.trials)
         else:
             plain = None if space.plain is None else self.bench.run(space.plain)
-            self._stage(space, sampler, trials, points, tried, trials)
+            self._stage(space, sampler, trials, points, tried, len(listed(space, sampler, trials, points)) or trials)
         tuned = Tuned(self.name, self.bench.metric, tuple(tried), plain)
         if not tuned.ranked:
             raise LeakgaugeError(
