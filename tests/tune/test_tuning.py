@@ -248,7 +248,7 @@ def test_a_search_that_gains_nothing_says_so_and_recommends_what_there_was() -> 
     gain = Tuned("mine", "ssim", (same, lower), lower)
     assert gain.recommended == gain.best == same
     assert gain.sentence().endswith("the best of 2 settings")
-    assert Tuned("mine", "ssim", (same,)).sentence().endswith("of one setting")
+    assert Tuned("mine", "ssim", (same,)).sentence().endswith("on one record that is not reported; of one setting")
 
 
 def test_searches_of_one_folder_keep_what_the_others_found(tmp_path: Path) -> None:

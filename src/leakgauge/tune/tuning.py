@@ -60,12 +60,10 @@ class Tuned:
 
     def sentence(self) -> str:
         before = "" if self.plain is None or self.plain.score is None else f", {self.plain.score:.4g} before"
-        count = len(self.ranked)
+        count, records = len(self.ranked), len(self.best.scores)
         of = f"the best of {count} settings" if count > 1 else "of one setting"
-        return (
-            f"{self.defense}: {self.metric} {self.best.score:.4g}{before}, on {len(self.best.scores)} records that are "
-            f"not reported; {of}{self._no_gain()}"
-        )
+        on = f"{records} records that are not reported" if records > 1 else "one record that is not reported"
+        return f"{self.defense}: {self.metric} {self.best.score:.4g}{before}, on {on}; {of}{self._no_gain()}"
 
     def _no_gain(self) -> str:
         """That a search was for nothing, where it was."""
