@@ -34,7 +34,6 @@ def test_ranges_stand_anywhere_and_are_named_by_their_arguments() -> None:
 
 def test_your_own_attack_keeps_its_path() -> None:
     space = Space.of("my_package.attacks:Mine(weight=log(1, 10), how=choice('a', 'b'))")
-    assert space.own_code == ["my_package.attacks:Mine"]
     assert space.at({"weight": 2.0, "how": "'b'"}) == "my_package.attacks:Mine(weight=2.0, how='b')"
 
 

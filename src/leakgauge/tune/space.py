@@ -16,7 +16,6 @@ from math import prod
 from typing import Any
 
 from leakgauge.errors import DomainError, ExpressionError, LeakgaugeError, nearest, refuse
-from leakgauge.expr import PATH
 from leakgauge.expr.paths import hidden
 from leakgauge.tune.ranges import NAMES, Range, range_of, text_of, written
 
@@ -58,14 +57,6 @@ class Space:
                 f"nothing in {attack!r} is to be searched for", where=WHERE, remedy=f"give a range; {_EXAMPLE}"
             )
         return cls(_restored(ast.unparse(tree), own), finder.ranges, None if inside else attack.strip())
-
-    def __len__(self) -> int:
-        return len(self.ranges)
-
-    @property
-    def own_code(self) -> list[str]:
-        """The user's own objects that the attack names."""
-        return list(dict.fromkeys(PATH.findall(self.text)))
 
     def at(self, values: Mapping[str, Any]) -> str:
         """The expression of the attack at one point of the space."""
