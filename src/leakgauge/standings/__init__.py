@@ -1,4 +1,4 @@
-"""A public yardstick: every attack and every defense of the box, and anybody's own, on one fixed set of clients.
+"""A public yardstick: every built-in attack and defense, and anybody's own, on one fixed set of clients.
 
 ``leakgauge standings`` measures all rows; ``--defense`` and ``--attack`` add one of your own, measured alike.
 """

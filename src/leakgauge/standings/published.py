@@ -16,7 +16,7 @@ FILE = Path(__file__).parent / "published.json"
 
 
 def published(size: Size, file: Path = FILE) -> list[Score]:
-    """The published rows of a size that would be measured as the same again."""
+    """The published rows of a size, without those whose parts have changed since."""
     if not file.is_file():
         return []
     rows = json_files.loads(json_files.content(file))["rows"]

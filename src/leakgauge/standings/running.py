@@ -21,7 +21,7 @@ from leakgauge.threads import one_thread
 from leakgauge.workers import begin_worker, pool
 
 Report = Callable[[int, int, Score], None]
-"""Hears of every row: how many of how many, and its score."""
+"""Called after every row with how many rows are done, how many there are, and its score."""
 
 
 def run(rows: Sequence[Row], out: Path | str, *, workers: int = 1, report: Report | None = None) -> list[Score]:
@@ -41,7 +41,7 @@ def run(rows: Sequence[Row], out: Path | str, *, workers: int = 1, report: Repor
 
 
 def gathered(out: Path | str, size: Size, *, own_code: bool = False) -> list[Score]:
-    """Every row of a size in the folder that is still what it was measured as: ours in their order, then others.
+    """Every row of a size in the folder whose parts have not changed since it was measured: ours in order, then others.
 
     Rows that name somebody's own code are read, which imports it, only if ``own_code`` says so.
     """
@@ -69,7 +69,7 @@ def in_order(scores: Sequence[Score], size: Size) -> list[Score]:
 def scores_of(
     rows: Sequence[tuple[str, dict[str, Any]]], size: Size, *, folder: Path, own_code: bool = False
 ) -> list[Score]:
-    """The scores of kept rows of a size, each with its identity, that are still what they were measured as."""
+    """The scores of stored rows of a size, given with their identities; not of those whose parts have changed."""
     scores = []
     for identity, raw in rows:
         row = _row(raw, size)
@@ -88,7 +88,7 @@ def _row(raw: dict[str, Any], size: Size) -> Row | None:
 
 
 def _current(row: Row, identity: str) -> bool:
-    """Whether a row would be measured as the same again: no part has another version now, or cannot be read."""
+    """Whether a row still has the identity that it was measured under, and can be read at all."""
     try:
         return row.identity == identity
     except LeakgaugeError:

@@ -13,7 +13,7 @@ from leakgauge.errors import ExpressionError, brief
 from leakgauge.expr import format_value
 
 DIGITS = 4
-"""Significant digits of a value that is tried: more would say nothing, and settings are quoted."""
+"""Significant digits of a value that is tried: more would make no difference, and settings are copied by hand."""
 LARGEST = 2**53
 """Whole numbers beyond it are not told apart by the arithmetic that proposes them."""
 

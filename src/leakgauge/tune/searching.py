@@ -1,4 +1,4 @@
-"""Who proposes trials: Optuna, asked and told in memory. Our own store keeps them, so nothing of its own is stored."""
+"""Optuna proposes the trials. Its study lives in memory only: trials are kept in our own store."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from leakgauge.tune.space import Space
 
 Sampler = Literal["tpe", "random", "grid"]
 FEWEST = 2
-"""Trials of a search: of one there is nothing to choose."""
+"""The fewest trials of a search: with one there is nothing to choose."""
 WHERE = "tune"
 POINTS = 5
-"""Values of each range in a grid."""
+"""Values of each range in a grid, unless the caller says otherwise."""
 
 
 def problems(space: Space, sampler: str, trials: int, points: int = POINTS) -> list[LeakgaugeError]:

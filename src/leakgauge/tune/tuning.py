@@ -24,7 +24,7 @@ from leakgauge.tune.space import Space
 from leakgauge.tune.trials import Bench, Trial
 
 Report = Callable[[str, int, int, Trial], None]
-"""Hears of every trial: the defense, how many of how many, the trial."""
+"""Called after every trial with the defense, how many trials are done, how many there are, and the trial."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Tuned:
 
     @property
     def interval(self) -> Interval:
-        """Of the best: the score of a winner is too high on the records that chose it, and an audit says what it is."""
+        """Of the best score, which is too high: these records chose the setting. An audit measures what it is worth."""
         return mean_interval(self.best.scores)
 
     def sentence(self) -> str:
