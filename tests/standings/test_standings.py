@@ -273,3 +273,10 @@ def test_published_rows_of_another_version_of_a_part_are_left_out(tmp_path: Path
     file.write_text(json.dumps(raw))
     assert published(QUICK, file) == []
     assert published(QUICK, tmp_path / "absent.json") == []
+
+
+def test_an_exact_copy_does_not_outweigh_the_other_records(tmp_path: Path) -> None:
+    (score,) = run([quick(attack="analytic()")], tmp_path)
+    exact = replace(score, psnr=(2000.0, *[20.0] * (len(score.psnr) - 1)))
+    mean = (100.0 + 20.0 * (len(score.psnr) - 1)) / len(score.psnr)
+    assert f"| {mean:.1f} dB |" in page([exact])

@@ -14,13 +14,16 @@ _HEAD = """\
 # Standings, version {version}
 
 Written by `leakgauge standings`{size}. Each row is one client under one defense against one attack: the mean SSIM of
-{updates} updates' records with its 95 % interval (higher is worse for the client), the mean PSNR, how many records are
-recognisable (SSIM of at least 0.5), and the command that measures it again. Clients, defenses, seeds and budgets
-are fixed by the version: rows of one version can be compared, yours among them. Plain attacks take {evaluations}
-steps per update; some add a second stage, and spend up to twice as many evaluations (`standings.json` has the number of
-every row). `standard()`, version {standard}, also chooses its settings, on records that are not reported.
-A low score says what these attacks reach and proves nothing, and what a defense costs in accuracy is not in it.
+{updates} updates' records with its 95 % interval (higher is worse for the client), the mean PSNR (at most 100 dB for a
+record), how many records are recognisable (SSIM of at least 0.5), and the command that measures it again. Clients,
+defenses, seeds and budgets are fixed by the version: rows of one version can be compared, yours among them.
+Plain attacks take {evaluations} steps per update; some add a second stage, and spend up to twice as many evaluations
+(`standings.json` has the number of every row). `standard()`, version {standard}, also chooses its settings, on records
+that are not reported. A low score says what these attacks reach and proves nothing, and what a defense costs in
+accuracy is not in it.
 """
+EXACT = 100.0
+"""The PSNR in dB from which a record counts as copied: one exact copy would outweigh all others in a mean."""
 NO_UPDATE = "a guess without any update"
 _PUBLISHED = "† Published with leakgauge: measured elsewhere, by parts of the same versions, and not in this folder."
 
@@ -121,7 +124,7 @@ def _client(client: Client, scores: Sequence[Score]) -> str:
 
 def _row(score: Score) -> list[str]:
     between = score.interval
-    psnr = sum(score.psnr) / len(score.psnr)
+    psnr = sum(min(value, EXACT) for value in score.psnr) / len(score.psnr)
     return [
         _code(score.row.defense),
         _code(score.row.attack),
