@@ -29,7 +29,7 @@ GENERAL = (
     "sign()",
 )
 """Defenses that every client can have."""
-OF_BATCHES = (
+FEW = (
     "identity()",
     "gaussian(std=0.01)",
     "clip(norm=1.0) | gaussian(std=0.01)",
@@ -37,7 +37,7 @@ OF_BATCHES = (
     "topk(keep=0.1)",
     "sign()",
 )
-"""Defenses of clients with a batch: fewer, for these cost four times as much."""
+"""Defenses of clients whose rows cost more: with batches, or a second look at one network."""
 BEFORE = ("mixup(k=2)", "instahide(k=2)", "ats()")
 """Defenses that change records."""
 LAYERED = ("soteria(layer='linear1')", "precode()")
@@ -72,13 +72,13 @@ class Client:
 
 CLIENTS = (
     Client("lenet", "dlg_lenet", defenses=(*GENERAL, *BEFORE)),
-    Client("lenet-batch", "dlg_lenet", batch=4, defenses=OF_BATCHES),
+    Client("lenet-batch", "dlg_lenet", batch=4, defenses=FEW),
     Client("lenet-steps", "dlg_lenet", local_steps=3, defenses=STEPS),
     Client("mlp", "mlp(width=200, depth=2)"),
-    Client("mlp-batch", "mlp(width=200, depth=2)", batch=4, defenses=OF_BATCHES),
+    Client("mlp-batch", "mlp(width=200, depth=2)", batch=4, defenses=FEW),
     Client("cnn", "bayes_cnn", defenses=(*GENERAL, *LAYERED)),
-    Client("cnn-trained", "bayes_cnn", trained=True),
-    Client("cnn-cifar10", "bayes_cnn", "cifar10"),
+    Client("cnn-trained", "bayes_cnn", trained=True, defenses=FEW),
+    Client("cnn-cifar10", "bayes_cnn", "cifar10", defenses=FEW),
 )
 
 
