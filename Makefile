@@ -40,6 +40,7 @@ docs: $(STAMP)  ## the documentation site, site/index.html; it opens without a n
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/make_api.py
 	$(BIN)/python docs/make_papers.py
+	$(BIN)/python docs/make_standings.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "wrote site/index.html"
 
