@@ -1,4 +1,4 @@
-"""The rows that come with leakgauge, so that a row of one's own stands beside all others without two hours of work."""
+"""The rows that come with leakgauge, so that a row of one's own stands beside all others without measuring them all."""
 
 from __future__ import annotations
 
