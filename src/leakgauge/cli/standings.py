@@ -36,7 +36,7 @@ def standings(
 
     \b
     Examples:
-      leakgauge standings --workers 2                                     all rows: 1.3 processor hours as we measured them
+      leakgauge standings --workers 2                                     all rows: 1.3 processor hours, as measured
       leakgauge standings --quick                                         a few rows in seconds
       leakgauge standings --defense "my_package.noise:Mine()" --own-code  your defense against every general attack
       leakgauge standings --attack "my_package.attacks:Mine()" --own-code your attack on every defense
